@@ -1,0 +1,54 @@
+"""Finds a plugin by its file's name: there is no registry to edit."""
+
+import importlib.util
+import sys
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from types import ModuleType
+from typing import TypeVar
+
+from mlagentbench.errors import UsageError
+
+PACKAGE = Path(__file__).parent
+Base = TypeVar("Base")
+
+
+def names(room: str) -> list[str]:
+    """The plugins of a room: its modules, less `base`."""
+    return sorted(m.name for m in iter_modules([str(PACKAGE / room)]) if m.name != "base")
+
+
+def plugin(room: str, name: str) -> ModuleType:
+    """The module `name` of `room`."""
+    if name not in names(room):
+        raise UsageError(f"no {name!r} among the {room}; there are: {', '.join(names(room))}")
+    return import_module(f"mlagentbench.{room}.{name}")
+
+
+def module_at(path: Path) -> ModuleType:
+    """The module in a file anywhere."""
+    if not path.is_file():
+        raise UsageError(f"there is no file {path}")
+    spec = importlib.util.spec_from_file_location(f"plugin_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # noqa: BLE001 - a stranger's file may raise anything
+        raise UsageError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
+    return module
+
+
+def only_subclass(module: ModuleType, base: type[Base]) -> type[Base]:
+    """The one subclass of `base` that the module defines."""
+    found = [
+        thing
+        for thing in vars(module).values()
+        if isinstance(thing, type) and issubclass(thing, base) and thing.__module__ == module.__name__
+    ]
+    if len(found) != 1:
+        raise UsageError(f"{module.__file__} must define one {base.__name__}, not {len(found)}")
+    return found[0]

@@ -1,0 +1,1 @@
+"""Scores of what agents leave, computed where no agent can reach."""

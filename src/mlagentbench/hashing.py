@@ -1,0 +1,23 @@
+"""Content hashes of files and folders."""
+
+from pathlib import Path
+
+from blake3 import blake3
+
+IGNORED = {"__pycache__", "README.md"}
+
+
+def file_hash(path: Path) -> str:
+    """The hash of one file's bytes."""
+    return blake3(max_threads=1).update_mmap(path).hexdigest()
+
+
+def tree_hash(*roots: Path) -> str:
+    """The hash of names and bytes of all the files below some folders; documentation does not count."""
+    digest = blake3()
+    for root in roots:
+        for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
+            if path.is_file() and not IGNORED & set(path.parts):
+                name = path.relative_to(root).as_posix()
+                digest.update(f"{root.name}/{name}\0{file_hash(path)}\n".encode())
+    return digest.hexdigest()

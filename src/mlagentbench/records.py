@@ -1,0 +1,156 @@
+"""Whatever crosses a file or a process: frozen, validated, JSON."""
+
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict
+
+FORMAT = 1  # of a run folder; readers keep understanding every earlier one
+
+Ending = Literal["submitted", "steps", "time", "tokens", "money", "gave up", "fault"]
+Limit = Literal["time", "memory", "processes", "disk"]
+
+
+class Record(BaseModel):
+    """Base of all records; an unknown field is an error, never ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def but(self, **changes: Any) -> Self:
+        """The same record with some fields changed."""
+        return self.model_copy(update=changes)
+
+
+class Call(Record):
+    """One action that the agent asks for, and why if it says so."""
+
+    action: str
+    args: dict[str, Any] = {}
+    thought: str = ""
+
+
+class Limits(Record):
+    """What a run may use; None means no limit of that kind."""
+
+    steps: int = 50
+    hours: float = 5.0
+    tokens: int | None = None
+    dollars: float | None = None
+    script_minutes: float = 60.0
+    memory_gb: float = 8.0
+    disk_gb: float = 8.0
+    files: int = 100_000
+    processes: int = 256
+
+
+class Execution(Record):
+    """What one command did inside the sandbox."""
+
+    exit_code: int | None
+    seconds: float
+    peak_mb: float | None = None
+    limit: Limit | None = None
+    output_bytes: int = 0
+    output_file: str = ""
+
+
+class Step(Record):
+    """One action done, and what came of it."""
+
+    number: int
+    call: Call
+    observation: str
+    failed: bool = False
+    seconds: float
+    clock: float
+    tokens: int = 0
+    dollars: float = 0.0
+    execution: Execution | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Hashes(Record):
+    """What a result depends on, by content."""
+
+    task: str
+    grader: str
+    data: str
+    runtime: str
+
+
+class Hardware(Record):
+    """The machine, in words that matter to a timing."""
+
+    cpu: str
+    cores: int
+    memory_gb: float
+    gpu: str = ""
+    system: str
+    python: str
+
+
+class RunSpec(Record):
+    """run.json: what was asked for."""
+
+    format: int = FORMAT
+    version: str
+    id: str
+    task: str
+    edition: str
+    agent: str
+    model: str = ""
+    seed: int
+    limits: Limits
+    sandbox: str
+    interactive: bool = False
+    hashes: Hashes
+    hardware: Hardware
+    started: str
+
+
+class Baseline(Record):
+    """The starter's own scores, over several seeds."""
+
+    mean: float
+    sd: float
+    n: int
+    hardware: str = ""
+
+
+class Verdict(Record):
+    """A score held against the baseline."""
+
+    baseline: float
+    improvement: float
+    improved: bool
+    p_value: float
+    success: bool
+
+
+class Result(Record):
+    """result.json: how a run ended and what it scored; no score means none, and never zero."""
+
+    task: str
+    edition: str
+    agent: str
+    model: str = ""
+    seed: int = 0
+    score: float | None = None
+    baseline: float | None = None
+    improvement: float | None = None
+    improved: bool | None = None
+    p_value: float | None = None
+    success: bool = False
+    valid: bool = False
+    ending: Ending
+    note: str = ""
+    violations: tuple[str, ...] = ()
+    unsandboxed: bool = False
+    steps: int
+    seconds: float
+    tokens: int = 0
+    dollars: float = 0.0
+    grading_seconds: float = 0.0
+    snapshot: str = ""
+    trace: str = ""
+    hashes: Hashes
+    folder: str = ""

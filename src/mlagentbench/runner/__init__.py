@@ -1,0 +1,1 @@
+"""Runs: one (run.py), later many."""

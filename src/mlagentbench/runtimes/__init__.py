@@ -1,0 +1,1 @@
+"""Pinned Python environments in which agents' code runs."""

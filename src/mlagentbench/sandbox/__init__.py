@@ -1,0 +1,1 @@
+"""Commands of the agent, run with limits and without secrets."""

@@ -1,0 +1,122 @@
+"""A task is a folder; this module reads it and says in one line what is wrong with it."""
+
+import tomllib
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from mlagentbench.errors import UsageError
+from mlagentbench.hashing import tree_hash
+from mlagentbench.records import Baseline, Limits, Record
+
+SUITE = Path(__file__).parent / "tasks"
+PARTS = ("task.toml", "description.md", "starter", "prepare.py", "grade.py", "reference")
+
+
+class Source(Record):
+    """One archive that preparation downloads, pinned by its hash."""
+
+    kind: Literal["pypi", "npm", "kaggle", "hub", "url"]
+    name: str
+    version: str = ""
+    file: str = Field(min_length=1)
+    sha256: str = Field(pattern="^[0-9a-f]{64}$|^$", default="")
+
+
+class Edition(Record):
+    """One size and origin of a task's data, with what was measured on it."""
+
+    size: str
+    sources: tuple[Source, ...] = ()
+    baseline: Baseline | None = None
+    reference: float | None = None
+
+
+class TaskConfig(Record):
+    """What task.toml may say; anything else is an error."""
+
+    title: str
+    category: str
+    modality: str
+    metric: str
+    better: Literal["higher", "lower"]
+    runtime: str
+    submission: str = "submission.csv"
+    read_only: tuple[str, ...] = ()
+    repeatable: float = Field(ge=0, default=1e-9)
+    grading_minutes: float = Field(gt=0, default=10.0)
+    limits: Limits = Limits()
+    editions: dict[Literal["open", "paper"], Edition]
+
+
+class Task:
+    """One task folder, and the parts of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.resolve()
+        self.name = self.folder.name
+        missing = [part for part in PARTS if not (self.folder / part).exists()]
+        if missing:
+            raise UsageError(f"task {self.name}: {missing[0]} is missing in {self.folder}")
+        self.description = (self.folder / "description.md").read_text()
+        self.config = _config(self.folder / "task.toml")
+
+    @classmethod
+    def load(cls, name: str) -> "Task":
+        """The task called `name` in the suite, or the one in the folder `name`."""
+        if name in cls.names():
+            return cls(SUITE / name)
+        if Path(name, "task.toml").is_file():
+            return cls(Path(name))
+        raise UsageError(f"no task {name!r}; there are: {', '.join(cls.names())}")
+
+    @staticmethod
+    def names() -> list[str]:
+        """All the tasks of the suite, in order."""
+        return sorted((path.parent.name for path in SUITE.glob("*/task.toml")), key=str.lower)
+
+    def edition(self, name: str) -> Edition:
+        """One of the task's editions."""
+        found = {str(key): edition for key, edition in self.config.editions.items()}
+        if name not in found:
+            raise UsageError(f"task {self.name} has no edition {name!r}; there are: {', '.join(found)}")
+        return found[name]
+
+    @property
+    def origin(self) -> str:
+        """What `load` must be told to find this task again."""
+        return self.name if self.folder.parent == SUITE.resolve() else str(self.folder)
+
+    @property
+    def starter(self) -> Path:
+        """The files that the agent begins with."""
+        return self.folder / "starter"
+
+    @property
+    def hash(self) -> str:
+        """The content of the task: what the agent is told and given, and how it is judged."""
+        return tree_hash(self.folder)
+
+    @property
+    def grader_hash(self) -> str:
+        """The content of what decides the score, answers aside."""
+        return tree_hash(self.folder / "grade.py", Path(__file__).parent / "grading")
+
+
+def _config(path: Path) -> TaskConfig:
+    try:
+        return TaskConfig.model_validate(tomllib.loads(path.read_text()))
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path}: not valid TOML: {error}") from error
+    except ValidationError as error:
+        raise UsageError(f"{path}: {explain(error)}") from error
+
+
+def explain(error: ValidationError) -> str:
+    """What is wrong with a record, in one line."""
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    what = "no such key" if first["type"] == "extra_forbidden" else first["msg"].lower()
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return f"{where}: {what}{more}"

@@ -1,0 +1,1 @@
+"""The files that an agent may touch, and their history."""
