@@ -37,7 +37,7 @@ def module_at(path: Path) -> ModuleType:
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # noqa: BLE001 - a stranger's file may raise anything
+    except Exception as error:
         raise UsageError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
     return module
 

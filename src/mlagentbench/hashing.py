@@ -17,7 +17,7 @@ def tree_hash(*roots: Path) -> str:
     digest = blake3()
     for root in roots:
         for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
-            if path.is_file() and not IGNORED & set(path.parts):
-                name = path.relative_to(root).as_posix()
-                digest.update(f"{root.name}/{name}\0{file_hash(path)}\n".encode())
+            below = path.relative_to(root)
+            if path.is_file() and not IGNORED & set(below.parts):
+                digest.update(f"{root.name}/{below.as_posix()}\0{file_hash(path)}\n".encode())
     return digest.hexdigest()

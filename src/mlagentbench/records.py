@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 FORMAT = 1  # of a run folder; readers keep understanding every earlier one
 
-Ending = Literal["submitted", "steps", "time", "tokens", "money", "gave up", "fault"]
+Ending = Literal["submitted", "steps", "time", "tokens", "money", "stopped", "crashed", "fault"]
 Limit = Literal["time", "memory", "processes", "disk"]
 
 

@@ -1,0 +1,5 @@
+"""python -m mlagentbench."""
+
+from mlagentbench.cli import main
+
+main()

@@ -1,0 +1,106 @@
+"""What an action is: a function of the world and of arguments whose schema is the function's own signature."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from mlagentbench import discovery
+from mlagentbench.errors import ActionError
+from mlagentbench.records import Execution, Step
+from mlagentbench.sandbox.base import Box, Sandbox
+from mlagentbench.sandbox.output import Output
+from mlagentbench.sandbox.repl import Repl
+from mlagentbench.workspace.files import Workspace
+from mlagentbench.workspace.store import Store
+
+
+@dataclass
+class World:
+    """What actions work on."""
+
+    workspace: Workspace
+    store: Store
+    sandbox: Sandbox
+    box: Callable[[], Box]
+    outputs: Path
+    seconds_left: Callable[[], float]
+    steps: list[Step] = field(default_factory=list)
+    person: Callable[[str], str] | None = None
+    repl: Repl | None = None
+    output: Output | None = None
+    execution: Execution | None = None
+
+    @property
+    def output_file(self) -> Path:
+        """Where the whole output of the step at hand goes."""
+        return self.outputs / f"step-{len(self.steps) + 1:04d}.txt"
+
+    def close(self) -> None:
+        """End what outlives a step but must not outlive the run."""
+        if self.repl:
+            self.repl.close()
+            self.repl = None
+
+
+class Action:
+    """One thing that an agent can do."""
+
+    def __init__(self, module: ModuleType) -> None:
+        short = module.__name__.rpartition(".")[2]
+        self.name: str = getattr(module, "NAME", short.replace("_", " ").title())
+        self.changes: bool = getattr(module, "CHANGES", True)
+        self.ends: bool = getattr(module, "ENDS", False)
+        self.interactive: bool = getattr(module, "INTERACTIVE", False)
+        self._function: Callable[..., str] = getattr(module, short)
+        text, _, arguments = inspect.cleandoc(self._function.__doc__ or "").partition("Args:\n")
+        self.description = " ".join(text.split())
+        self._notes = dict(line.strip().split(": ", 1) for line in arguments.splitlines() if ": " in line)
+
+    @cached_property
+    def arguments(self) -> type[BaseModel]:
+        """The arguments as a record."""
+        fields: dict[str, Any] = {}
+        for name, parameter in list(inspect.signature(self._function).parameters.items())[1:]:
+            default = ... if parameter.default is parameter.empty else parameter.default
+            fields[name] = (parameter.annotation, Field(default, description=self._notes.get(name, "")))
+        return create_model(self.name, __config__=ConfigDict(extra="forbid"), **fields)
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The arguments as JSON schema, for models that call tools."""
+        return self.arguments.model_json_schema()
+
+    @property
+    def form(self) -> str:
+        """How to call it, for whoever got it wrong."""
+        told = {name: info.description or "..." for name, info in self.arguments.model_fields.items()}
+        return "{" + ", ".join(f'"{name}": [{note}]' for name, note in told.items()) + "}"
+
+    def __call__(self, world: World, args: dict[str, Any]) -> str:
+        """Check the arguments, then act."""
+        try:
+            checked = self.arguments.model_validate(args)
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = ".".join(str(part) for part in first["loc"])
+            what = {"missing": "is missing", "extra_forbidden": "is not an argument of it"}
+            problem = what.get(first["type"], first["msg"].lower())
+            raise ActionError(f"{self.name}: {name} {problem}. The arguments are: {self.form}") from error
+        return self._function(world, **{name: getattr(checked, name) for name in self.arguments.model_fields})
+
+
+def load(interactive: bool = False) -> dict[str, Action]:
+    """All actions, by the names that agents use."""
+    found = [Action(discovery.plugin("actions", name)) for name in discovery.names("actions")]
+    return {action.name: action for action in found if interactive or not action.interactive}
+
+
+def numbered(lines: Sequence[str], first: int) -> str:
+    """Lines with their numbers."""
+    return "\n".join(f"{first + index:>5} {line}" for index, line in enumerate(lines))

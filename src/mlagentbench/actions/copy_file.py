@@ -1,0 +1,14 @@
+"""Action: Copy File."""
+
+from mlagentbench.actions.base import World
+
+
+def copy_file(world: World, source: str, destination: str) -> str:
+    """Copy a file to another place in the workspace.
+
+    Args:
+        source: a valid file name with relative path to the workspace, if needed
+        destination: a valid file name with relative path to the workspace, if needed
+    """
+    world.workspace.copy(source, destination)
+    return f"File {source} copied to {destination}."

@@ -1,0 +1,46 @@
+"""Action: Execute Script."""
+
+import shlex
+
+from mlagentbench.actions.base import World
+from mlagentbench.errors import ActionError
+from mlagentbench.records import Execution, Limits
+from mlagentbench.sandbox.output import CAP, Output
+from mlagentbench.workspace.paths import normal
+
+
+def execute_script(world: World, script_name: str, arguments: str = "") -> str:
+    """Execute a Python script of the workspace and show what it printed.
+
+    Args:
+        script_name: a valid script name with relative path to the workspace, if needed
+        arguments: command-line arguments for the script, if any
+    """
+    path = normal(script_name)
+    if not path.endswith(".py"):
+        raise ActionError(f"{script_name} is not a Python script (its name must end in .py)")
+    world.workspace.read(script_name, 0)  # says why, if it is missing, a folder or a link
+    try:
+        extra = shlex.split(arguments)
+    except ValueError as error:
+        raise ActionError(f"the arguments cannot be read: {error}") from error
+    box = world.box()
+    seconds = min(box.limits.script_minutes * 60, world.seconds_left())
+    with Output(world.output_file) as output:
+        world.output = output
+        done = world.sandbox.run(["python", "-u", f"./{path}", *extra], box, seconds, output)
+    world.execution = done.but(output_file=world.output_file.name)
+    return f"{outcome(done, box.limits, seconds)}\n{output.text}".rstrip()
+
+
+def outcome(done: Execution, limits: Limits, seconds: float) -> str:
+    """How a command ended, in one line."""
+    words = {
+        "time": f"killed: time limit {seconds / 60:.3g} minutes",
+        "memory": f"killed: memory limit {limits.memory_gb:g} GB",
+        "disk": f"killed: disk limit {limits.disk_gb:g} GB or {limits.files:,} files",
+        "processes": f"hit the limit of {limits.processes} processes, exit code {done.exit_code}",
+        None: f"exit code {done.exit_code}",
+    }
+    kept = f", only the first {CAP // 2**20} MB of output kept" if done.output_bytes > CAP else ""
+    return f"[{words[done.limit]}, {done.seconds:.1f} s, peak memory {done.peak_mb or 0:.0f} MB{kept}]"

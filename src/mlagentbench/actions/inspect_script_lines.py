@@ -1,0 +1,31 @@
+"""Action: Inspect Script Lines."""
+
+from mlagentbench.actions.base import World, numbered
+from mlagentbench.errors import ActionError
+
+CHANGES = False
+MOST = 100
+WIDEST = 500
+
+
+def inspect_script_lines(world: World, script_name: str, start_line_number: int, end_line_number: int) -> str:
+    """Show some lines of a file with their numbers, at most 100 at a time.
+
+    Args:
+        script_name: a valid script name with relative path to the workspace, if needed
+        start_line_number: the first line to show, counted from 1
+        end_line_number: the last line to show
+    """
+    if not 1 <= start_line_number <= end_line_number:
+        raise ActionError("start_line_number must be at least 1, and end_line_number not below it")
+    if end_line_number - start_line_number >= MOST:
+        raise ActionError(f"at most {MOST} lines can be shown at a time")
+    content, _ = world.workspace.read(script_name)
+    lines = content.decode("utf-8", "replace").split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    if start_line_number > len(lines):
+        raise ActionError(f"{script_name} has only {len(lines)} lines")
+    wanted = [line[:WIDEST] for line in lines[start_line_number - 1 : end_line_number]]
+    last = start_line_number + len(wanted) - 1
+    return f"Lines {start_line_number} to {last} of {len(lines)}:\n{numbered(wanted, start_line_number)}"

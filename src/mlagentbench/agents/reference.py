@@ -1,0 +1,20 @@
+"""Reference: hands in the task's own solution. Proof that the task can be won, and no contestant."""
+
+from mlagentbench.agents.base import Agent
+from mlagentbench.environment import Environment
+from mlagentbench.records import Call
+
+
+class Reference(Agent):
+    """Lays reference/ over the starter, runs it and submits."""
+
+    contestant = False
+
+    def run(self, env: Environment) -> None:
+        """One step for each file, then as the baseline."""
+        folder = env.task.folder / "reference"
+        for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"):
+            name = path.relative_to(folder).as_posix()
+            env.step(Call(action="Write File", args={"file_name": name, "content": path.read_text()}))
+        env.step(Call(action="Execute Script", args={"script_name": "train.py"}))
+        env.step(Call(action="Final Answer", args={"final_answer": "the task's reference solution"}))

@@ -1,0 +1,140 @@
+"""Tuner: no model at all. Turns the numbers in train.py up and down and keeps what the validation figure likes.
+
+The bar that a language agent should clear, and the default where no model is configured. It uses only the public
+actions, and reads only what any agent may read.
+"""
+
+import ast
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from mlagentbench.agents.base import Agent
+from mlagentbench.environment import Environment
+from mlagentbench.records import Call
+
+SCRIPT = "train.py"
+FIGURE = re.compile(r"^validation [^:\n]*: *([-+]?[\d.]+(?:e[-+]?\d+)?)\s*$", re.IGNORECASE | re.MULTILINE)
+REAL, WHOLE = (10.0, 0.1, 3.0, 1 / 3), (2.0, 0.5)  # by what numbers of either kind are multiplied
+TRIAL, KEPT_BACK = 2, 3  # steps for a trial, and for making the best again and submitting it
+
+
+@dataclass(frozen=True)
+class Knob:
+    """A number in the script that has a name."""
+
+    name: str
+    occurrence: int
+    value: float
+    whole: bool
+
+
+class Tuner(Agent):
+    """Coordinate search over the named numbers of the script, on a logarithmic scale."""
+
+    def run(self, env: Environment) -> None:
+        """Measure the starter, then try each knob in turn, as long as a round of all of them still helps."""
+        self.env = env
+        self.best_source = env.step(Call(action="Read File", args={"file_name": SCRIPT}))
+        self.best, self.slowest = self._measure("measure the starter")
+        self.latest = self.best_source
+        while any([self._turn(knob) for knob in knobs(self.best_source)]):
+            pass
+        if self.latest != self.best_source:
+            self._write(self.best_source, "back to the best")
+            self._measure("make its submission again")
+        if not env.done:
+            env.step(Call(action="Final Answer", args={"final_answer": f"best validation figure: {self.best:g}"}))
+
+    def _turn(self, knob: Knob) -> bool:
+        """Try one knob both ways, and go on in the way that helps."""
+        for factor in WHOLE if knob.whole else REAL:
+            value, helped = knob.value, False
+            while self._may_go_on():
+                changed = round(value * factor) if knob.whole else value * factor
+                if changed in (0, value) or not self._try(knob, value, changed):
+                    break
+                value, helped = changed, True
+            if helped:
+                return True
+        return False
+
+    def _try(self, knob: Knob, old: float, new: float) -> bool:
+        source = turned(self.best_source, knob, new)
+        self._write(source, f"{knob.name}: {old:g} → {new:g}")
+        figure, seconds = self._measure(f"does {knob.name} = {new:g} help?")
+        if not self._is_better(figure):
+            return False
+        self.best, self.best_source = figure, source
+        self.slowest = max(self.slowest, seconds)
+        return True
+
+    def _measure(self, why: str) -> tuple[float, float]:
+        """The validation figure that the script prints last, and the seconds that it took."""
+        if self.env.done:
+            return math.nan, 0.0
+        observation = self.env.step(Call(action="Execute Script", args={"script_name": SCRIPT}, thought=why))
+        figures = FIGURE.findall(observation)
+        return float(figures[-1]) if figures else math.nan, self.env.steps[-1].seconds
+
+    def _write(self, source: str, why: str) -> None:
+        self.latest = source
+        if not self.env.done:
+            self.env.step(Call(action="Write File", args={"file_name": SCRIPT, "content": source}, thought=why))
+
+    def _is_better(self, figure: float) -> bool:
+        if not math.isfinite(figure):
+            return False
+        if not math.isfinite(self.best):
+            return True
+        return figure > self.best if self.env.task.config.better == "higher" else figure < self.best
+
+    def _may_go_on(self) -> bool:
+        """Whether a trial, which may take three times the longest so far, and the submission still fit."""
+        steps = self.env.spec.limits.steps - len(self.env.steps)
+        return steps >= TRIAL + KEPT_BACK and self.env.seconds_left > 4 * self.slowest + 1
+
+
+def knobs(source: str) -> list[Knob]:
+    """The numbers to which the script gives a name: constants, and arguments by keyword."""
+    found: list[Knob] = []
+    for number in _numbers(source):
+        before = [knob.name for knob in found].count(number.name)
+        found.append(Knob(number.name, before, number.value, isinstance(number.value, int)))
+    return [knob for knob in found if knob.value]
+
+
+def turned(source: str, knob: Knob, value: float) -> str:
+    """The script with one number changed, and all else as it was."""
+    node = [number.node for number in _numbers(source) if number.name == knob.name][knob.occurrence]
+    lines = source.encode().splitlines(keepends=True)
+    line = lines[node.lineno - 1]
+    text = repr(int(value)) if knob.whole else repr(float(f"{value:.6g}"))
+    lines[node.lineno - 1] = line[: node.col_offset] + text.encode() + line[node.end_col_offset :]
+    return b"".join(lines).decode()
+
+
+class _Number(NamedTuple):
+    name: str
+    value: float
+    node: ast.Constant
+
+
+def _numbers(source: str) -> Iterator[_Number]:
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            name, value = node.targets[0].id, node.value
+        elif isinstance(node, ast.keyword) and node.arg:
+            name, value = node.arg, node.value
+        else:
+            continue
+        if isinstance(value, ast.Constant) and not re.search("seed|state", name, re.IGNORECASE):
+            figure = value.value
+            if isinstance(figure, int | float) and not isinstance(figure, bool):
+                yield _Number(name, figure, value)

@@ -1,0 +1,235 @@
+"""The command line: parses, calls one function, prints. Heavy things are imported where they are used."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mlagentbench.errors import Fault, UsageError
+
+app = typer.Typer(
+    name="mlagentbench",
+    help="Measure AI research agents on machine-learning tasks: sandboxed, recorded, graded against hidden answers.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+TaskName = Annotated[str, typer.Argument(metavar="TASK", help="A task of the suite, or a folder with a task.toml.")]
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
+EditionName = Annotated[str, typer.Option("--edition", help="open: no credentials, minutes; paper: the paper's data.")]
+Isolation = Annotated[str, typer.Option("--sandbox", help="bwrap, or none (marks the result unsandboxed).")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
+AgentName = Annotated[str, typer.Option("--agent", help="An agent's name, or a file PATH.py.")]
+
+
+def main() -> None:
+    """Run a command; a person's mistake is one line, never a traceback."""
+    try:
+        app()
+    except UsageError as error:
+        print(f"mlagentbench: {error}", file=sys.stderr)
+        sys.exit(2)
+    except Fault as error:
+        print(f"mlagentbench: {type(error).__name__}: {error}", file=sys.stderr)
+        sys.exit(1)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+@app.command("list")
+def list_(
+    what: Annotated[str, typer.Argument(help="tasks, agents, actions, models or runtimes.")] = "tasks",
+    as_json: AsJson = False,
+) -> None:
+    """List what there is: tasks, agents, actions, models, runtimes."""
+    from mlagentbench.terminal.lists import rows, show_rows
+
+    found = rows(what)
+    _print_json(found) if as_json else show_rows(found)
+
+
+@app.command()
+def prepare(
+    tasks: Annotated[list[str] | None, typer.Argument(metavar="TASK...", help="Tasks; all of them by default.")] = None,
+    edition: EditionName = "open",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Draw a new instance with a new hidden seed.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Download and split the data of tasks, and build their runtimes. Safe to repeat."""
+    from mlagentbench.preparation.prepare import prepared
+    from mlagentbench.runtimes.base import ensure
+    from mlagentbench.task import Task
+    from mlagentbench.terminal.words import say
+
+    done = []
+    for task in [Task.load(name) for name in tasks or Task.names()]:
+        ensure(task.config.runtime, say)
+        data = prepared(task, edition, say, fresh=fresh)
+        done.append({"task": task.name, "edition": edition, "instance": data.instance, "hash": data.hash})
+        if not as_json:
+            print(f"{task.name} ({edition}) is ready: instance {data.instance}")
+    if as_json:
+        _print_json(done)
+
+
+@app.command()
+def run(
+    task: TaskName,
+    agent: AgentName = "tuner",
+    edition: EditionName = "open",
+    steps: Annotated[int | None, typer.Option("--steps", min=1, help="Most steps.")] = None,
+    hours: Annotated[float | None, typer.Option("--hours", min=0, help="Most hours of wall-clock.")] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the agent and of its scripts.")] = 0,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder of the run; must be new or empty.")] = None,
+    isolation: Isolation = "bwrap",
+    instance: Annotated[str, typer.Option("--instance", help="Data drawn by prepare --fresh.")] = "",
+    memory: Annotated[float | None, typer.Option("--memory", min=0.1, help="GB that a script may use.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let an agent work on a task, and grade what it leaves."""
+    from mlagentbench.runner.setup import agent_class, set_up
+    from mlagentbench.runner.start import start
+    from mlagentbench.terminal.live import watching
+    from mlagentbench.terminal.words import say
+
+    agent_class(agent)  # a mistyped name should not wait for a download
+    asked = {"steps": steps, "hours": hours, "memory_gb": memory}
+    limits = {name: value for name, value in asked.items() if value is not None}
+    setup = set_up(task, edition, isolation, say, instance)
+    with watching() as watch:
+        result = start(setup, agent, out, seed, limits, watch)
+    _show_result(result, as_json)
+
+
+@app.command()
+def resume(
+    run: RunPath,
+    from_step: Annotated[int | None, typer.Option("--from-step", help="Forget what came after this step.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Continue a run that was stopped or killed, by replaying its record."""
+    from mlagentbench.runner.start import proceed
+    from mlagentbench.terminal.live import watching
+    from mlagentbench.terminal.words import say
+
+    with watching() as watch:
+        result = proceed(run, from_step, say, watch)
+    _show_result(result, as_json)
+
+
+def _show_result(result: Any, as_json: bool) -> None:
+    from mlagentbench.terminal.showing import show_result
+
+    if as_json:
+        _print_json(result.model_dump(mode="json"))
+    else:
+        show_result(result)
+    if result.ending == "fault":
+        raise typer.Exit(1)
+
+
+@app.command()
+def grade(
+    run: RunPath,
+    every_step: Annotated[bool, typer.Option("--every-step", help="Grade the workspace after each step.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Grade a run again from its snapshots; nothing in the run is changed."""
+    from mlagentbench.runner.folder import RunFolder
+    from mlagentbench.runner.setup import set_up_again
+    from mlagentbench.runner.verify import curve
+    from mlagentbench.terminal.words import number, say
+
+    folder = RunFolder(run)
+    grades = curve(folder, set_up_again(folder.spec, say), every_step)
+    found = []
+    for step, graded in grades:
+        found.append({"step": step, **graded.model_dump(mode="json")})
+        if not as_json:
+            print(f"step {step:>4}   {number(graded.score):>12}   {graded.invalid}")
+    if as_json:
+        _print_json(found)
+
+
+@app.command()
+def verify(run: RunPath, as_json: AsJson = False) -> None:
+    """Check every hash and score that a run claims, by computing them again."""
+    from mlagentbench.runner.folder import RunFolder
+    from mlagentbench.runner.setup import set_up_again
+    from mlagentbench.runner.verify import verify as check
+    from mlagentbench.terminal.words import say
+
+    folder = RunFolder(run)
+    checks = check(folder, set_up_again(folder.spec, say))
+    if as_json:
+        _print_json([found.model_dump() for found in checks])
+    else:
+        for found in checks:
+            print(f"{'ok  ' if found.holds else 'FAIL'}  {found.what}{': ' if found.detail else ''}{found.detail}")
+    if not all(found.holds for found in checks):
+        raise typer.Exit(1)
+
+
+@app.command()
+def baseline(
+    task: TaskName,
+    count: Annotated[int, typer.Option("-n", min=2, help="How many runs, each with a seed of its own.")] = 8,
+    edition: EditionName = "open",
+    isolation: Isolation = "bwrap",
+    instance: Annotated[str, typer.Option("--instance", help="Data drawn by prepare --fresh.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Measure the starter's own scores, and print their distribution."""
+    from mlagentbench.runner.setup import set_up
+    from mlagentbench.runner.start import measure_baseline
+    from mlagentbench.terminal.words import number, say
+
+    found, scores = measure_baseline(set_up(task, edition, isolation, say, instance), count, say)
+    if as_json:
+        _print_json({"task": task, "edition": edition, **found.model_dump(), "scores": scores})
+    else:
+        print(f"{task} ({edition}): {number(found.mean)} ± {number(found.sd)}, n = {found.n}, {found.hardware}")
+        print(f"baseline = {{ mean = {found.mean:.6g}, sd = {found.sd:.6g}, n = {found.n} }}")
+
+
+@app.command()
+def show(
+    what: Annotated[str, typer.Argument(metavar="RUN|TASK", help="The folder of a run, or a task.")],
+    step: Annotated[int | None, typer.Option("--step", help="One step in full.")] = None,
+    diff: Annotated[bool, typer.Option("--diff", help="What changed in the workspace.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Tell a run as a story, one step in full, what it changed; or print a task's card."""
+    from mlagentbench.terminal.showing import show_run, show_task
+
+    if Path(what, "run.json").is_file():
+        show_run(Path(what), step, diff, as_json)
+    else:
+        show_task(what, as_json)
+
+
+@app.command()
+def doctor(as_json: AsJson = False) -> None:
+    """Print what isolation, limits, GPU and runtimes this machine has."""
+    from mlagentbench.terminal.doctor import examine
+
+    findings = examine()
+    if as_json:
+        _print_json([finding.model_dump() for finding in findings])
+    else:
+        for finding in findings:
+            print(f"{'ok  ' if finding.good else 'FAIL'}  {finding.what}: {finding.detail}")
+    if not all(finding.good for finding in findings):
+        raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""A score held against the baseline: the paper's ten per cent, and whether noise alone could have done it."""
+
+import math
+from typing import Literal
+
+from mlagentbench.records import Baseline, Verdict
+
+STEP = 0.10  # improvement over the baseline's mean that counts, as in the paper
+LEVEL = 0.05  # chance at which a run of the untouched starter may look this good
+
+
+def judge(score: float, baseline: Baseline, better: Literal["higher", "lower"]) -> Verdict:
+    """Both verdicts; success needs both."""
+    gain = score - baseline.mean if better == "higher" else baseline.mean - score
+    improvement = gain / abs(baseline.mean) if baseline.mean else math.copysign(math.inf, gain) if gain else 0.0
+    p_value = chance(gain, baseline)
+    improved = improvement > STEP
+    return Verdict(
+        baseline=baseline.mean,
+        improvement=improvement,
+        improved=improved,
+        p_value=p_value,
+        success=improved and p_value < LEVEL,
+    )
+
+
+def chance(gain: float, baseline: Baseline) -> float:
+    """The probability that one more run of the starter gains as much: a one-sided t test of a new observation."""
+    if baseline.sd == 0 or baseline.n < 2:
+        return 0.0 if gain > 0 else 1.0
+    from scipy.special import stdtr
+
+    return float(stdtr(baseline.n - 1, -gain / (baseline.sd * math.sqrt(1 + 1 / baseline.n))))
+
+
+def summarise(scores: list[float], hardware: str = "") -> Baseline:
+    """The distribution of a starter's scores."""
+    mean = math.fsum(scores) / len(scores)
+    spread = math.fsum((score - mean) ** 2 for score in scores)
+    return Baseline(
+        mean=mean,
+        sd=math.sqrt(spread / (len(scores) - 1)) if len(scores) > 1 else 0.0,
+        n=len(scores),
+        hardware=hardware,
+    )

@@ -1,0 +1,56 @@
+"""The one folder where downloads, prepared data and runtimes are kept between runs."""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mlagentbench.errors import UsageError
+
+
+def home() -> Path:
+    """$MLAGENTBENCH_HOME, or mlagentbench in the user's cache folder; readable by its owner only."""
+    chosen = os.environ.get("MLAGENTBENCH_HOME")
+    folder = Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "mlagentbench")
+    try:
+        folder = folder.expanduser().absolute()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except (OSError, RuntimeError) as error:
+        raise UsageError(f"cannot use {folder}: {error}; set MLAGENTBENCH_HOME to a folder of yours") from error
+    return folder
+
+
+@contextmanager
+def lock(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[None]:
+    """Hold `path` alone among all processes and threads; the kernel lets go when the holder dies."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:  # never removed: a waiter would hold a file that no newcomer can find
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if waiting:
+                waiting()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def build(target: Path, make: Callable[[Path], None]) -> None:
+    """Make the folder `target` once, whoever asks and however often; it appears whole or not at all."""
+    if target.exists():
+        return
+    with lock(target.with_name(f"{target.name}.lock")):
+        if target.exists():
+            return
+        prefix = f"{target.name}.building-"
+        for leftover in [path for path in target.parent.iterdir() if path.name.startswith(prefix)]:
+            shutil.rmtree(leftover, ignore_errors=True)  # a dying child of the dead builder may still write
+        building = target.with_name(f"{prefix}{os.getpid()}")
+        try:
+            building.mkdir()
+            make(building)
+            building.rename(target)
+        except BaseException:
+            shutil.rmtree(building, ignore_errors=True)
+            raise

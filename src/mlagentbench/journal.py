@@ -1,0 +1,50 @@
+"""A file of lines that is only ever added to, and that a kill or a full disk cannot spoil."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from mlagentbench.errors import Fault
+
+
+class Journal:
+    """Each line is written whole, by one call to the kernel, or not at all."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, line: str) -> None:
+        """Add a line; when this returns, a kill -9 cannot take it back."""
+        data = line.encode() + b"\n"
+        try:
+            fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise Fault(f"{self.path}: {error.strerror}") from error
+        try:
+            size = os.fstat(fd).st_size
+            try:
+                whole = os.write(fd, data) == len(data)
+            except OSError as error:
+                os.ftruncate(fd, size)
+                raise Fault(f"cannot write {self.path.name}: {error.strerror}") from error
+            if not whole:
+                os.ftruncate(fd, size)
+                raise Fault(f"cannot write {self.path.name}: the disk is full")
+        finally:
+            os.close(fd)
+
+    def lines(self) -> Iterator[tuple[str, int]]:
+        """Every whole line, and where it ends in the file; a torn last one does not count."""
+        if not self.path.exists():
+            return
+        end = 0
+        with self.path.open("rb") as file:
+            for raw in file:
+                end += len(raw)
+                if raw.endswith(b"\n"):
+                    yield raw.decode("utf-8", "replace"), end
+
+    def cut(self, end: int) -> None:
+        """Forget whatever stands after `end`."""
+        if self.path.exists() and self.path.stat().st_size > end:
+            os.truncate(self.path, end)

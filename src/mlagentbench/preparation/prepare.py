@@ -1,0 +1,180 @@
+"""The data of a task, made once by its prepare.py and found again by every run."""
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from blake3 import blake3
+from pydantic import ValidationError
+
+from mlagentbench.errors import TaskFault, UsageError
+from mlagentbench.hashing import file_hash, tree_hash
+from mlagentbench.home import build, home
+from mlagentbench.preparation.download import Say
+from mlagentbench.preparation.sources import fetch
+from mlagentbench.records import Record
+from mlagentbench.task import Task
+
+DEFAULT_SEED = 20240721
+LINES = 15  # of what a failed prepare.py said last
+
+
+class Stamp(Record):
+    """data.json: what was prepared, written when all of it was there."""
+
+    hash: str
+    files: dict[str, tuple[str, int]]
+
+
+class Prepared(Record):
+    """The data of one instance of one edition of a task."""
+
+    folder: Path
+    hash: str
+    files: dict[str, tuple[str, int]]
+
+    @property
+    def public(self) -> Path:
+        """What the agent gets."""
+        return self.folder / "public"
+
+    @property
+    def private(self) -> Path:
+        """The answers, which never enter a sandbox."""
+        return self.folder / "private"
+
+    @property
+    def instance(self) -> str:
+        """The name by which a later run finds this data again."""
+        return self.folder.name
+
+    def check(self) -> None:
+        """Raise if the data is no longer what was prepared."""
+        if stamped(self.folder) != Stamp(hash=self.hash, files=self.files):
+            raise UsageError(f"{self.folder} was changed after it was prepared; remove it and run again")
+
+
+def prepared(task: Task, edition: str, say: Say, instance: str = "", fresh: bool = False) -> Prepared:
+    """The task's data, made if need be; `instance` names some made before, `fresh` draws a new seed."""
+    if instance:
+        return lookup(task, edition, instance)
+    seed = secrets.randbits(63) if fresh else DEFAULT_SEED
+    target = place(task, edition, seed)
+    if not target.exists():
+        archives = {source.file: fetch(source, home() / "downloads", say) for source in task.edition(edition).sources}
+        say(f"preparing the data of {task.name} ({edition})")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        build(target, lambda folder: make(task, edition, seed, archives, folder))
+    return opened(target)
+
+
+def lookup(task: Task, edition: str, instance: str = "") -> Prepared:
+    """Data made before, by its instance's name or its hash; the default instance if neither is given."""
+    default = place(task, edition, DEFAULT_SEED)
+    if not instance and default.exists():
+        return opened(default)
+    for stamp in sorted(default.parent.glob(f"{edition}-*/data.json")):
+        found = opened(stamp.parent)
+        if instance in (found.instance, found.hash):
+            return found
+    raise UsageError(
+        f"the data {instance or default.name} of task {task.name} ({edition}) is not prepared on this machine"
+    )
+
+
+def place(task: Task, edition: str, seed: int) -> Path:
+    """Where the data made from these sources by this code with this seed belongs."""
+    code = [path for path in sorted(task.folder.glob("*.py")) if path.name != "grade.py"]
+    sources = [source.model_dump() for source in task.edition(edition).sources]
+    made_of = [tree_hash(*code, task.folder / "data"), sources, seed]
+    key = blake3(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
+    return home() / "data" / task.name / f"{edition}-{key}"
+
+
+def make(task: Task, edition: str, seed: int, archives: dict[str, Path], folder: Path) -> None:
+    """Prepare everything in `folder`, its stamp last."""
+    raw, public, private = (folder / name for name in ("raw", "public", "private"))
+    for room in (raw, public, private):
+        room.mkdir(mode=0o700)
+    for name, archive in archives.items():
+        (raw / name).parent.mkdir(parents=True, exist_ok=True)
+        (raw / name).symlink_to(archive)
+    order = {"task": task.folder, "edition": edition, "seed": seed, "raw": raw, "public": public}
+    carry_out(task, json.dumps({**order, "private": private}, default=str))
+    for path in sorted(raw.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+    raw.rmdir()
+    (private / "seed.json").write_text(json.dumps(seed))  # nowhere else: with it anyone could make the answers
+    settle(task, public, 0o755, 0o644)
+    settle(task, private, 0o700, 0o600)
+    (folder / "data.json").write_text(stamped(folder).model_dump_json(indent=1))
+
+
+def carry_out(task: Task, order: str) -> None:
+    """Run prepare.py in a process of its own."""
+    tail: deque[str] = deque(maxlen=LINES)
+    with subprocess.Popen(
+        [sys.executable, "-P", "-B", "-m", "mlagentbench.preparation.child"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=dict(environment()),
+        text=True,
+        errors="replace",
+    ) as child:
+        assert child.stdin and child.stdout
+        try:
+            with suppress(BrokenPipeError):  # it died at once; what it said tells why
+                print(order, file=child.stdin, flush=True)
+            tail.extend(child.stdout)
+            code = child.wait()
+        except BaseException:
+            child.kill()
+            raise
+    if code != 0:
+        said = "".join(tail).strip() or "it said nothing"
+        raise TaskFault(f"task {task.name}: prepare.py failed (exit code {code}):\n{said}")
+
+
+def environment() -> Iterator[tuple[str, str]]:
+    """The few variables that prepare.py may see; tokens are not among them."""
+    yield from ((name, os.environ[name]) for name in ("PATH", "HOME", "LANG") if name in os.environ)
+    yield "PYTHONHASHSEED", "0"  # the order of a set must not decide a split
+    root = Path(__file__).parents[2]
+    if root.name not in ("site-packages", "dist-packages"):
+        yield "PYTHONPATH", str(root)
+
+
+def settle(task: Task, root: Path, folder_mode: int, file_mode: int) -> None:
+    """Give all that was prepared its mode; only plain files and folders may be there."""
+    root.chmod(folder_mode)
+    for path in root.rglob("*"):
+        if path.is_symlink() or not (path.is_dir() or path.is_file()):
+            raise TaskFault(f"task {task.name}: prepare.py left {path.name}, which is no plain file")
+        path.chmod(folder_mode if path.is_dir() else file_mode)
+
+
+def stamped(folder: Path) -> Stamp:
+    """The stamp that the data deserves as it is now."""
+    public = folder / "public"
+    files = {
+        path.relative_to(public).as_posix(): (file_hash(path), path.stat().st_size)
+        for path in sorted(public.rglob("*"))
+        if path.is_file()
+    }
+    return Stamp(hash=tree_hash(public, folder / "private"), files=files)
+
+
+def opened(folder: Path) -> Prepared:
+    """Prepared data, as its stamp describes it."""
+    try:
+        stamp = Stamp.model_validate_json((folder / "data.json").read_text())
+    except (OSError, ValidationError) as error:
+        raise UsageError(f"{folder} is damaged; remove it and run again") from error
+    return Prepared(folder=folder, hash=stamp.hash, files=stamp.files)

@@ -1,0 +1,137 @@
+"""A run on disk: run.json, trace.jsonl, snapshots/, outputs/, result.json. Everything else can be made again from it."""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from mlagentbench.errors import Fault, UsageError
+from mlagentbench.hashing import file_hash
+from mlagentbench.journal import Journal
+from mlagentbench.preparation.prepare import Prepared
+from mlagentbench.records import FORMAT, Record, Result, RunSpec, Step
+from mlagentbench.task import explain
+from mlagentbench.workspace.store import Store
+
+Kind = TypeVar("Kind", bound=Record)
+
+
+class RunFolder:
+    """One run's folder, opened."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.resolve()
+        if not (self.path / "run.json").is_file():
+            raise UsageError(f"{path} is not a run: it has no run.json")
+        self.spec = _read(self.path / "run.json", RunSpec)
+        if self.spec.format > FORMAT:
+            raise UsageError(f"{path} was written by a newer version ({self.spec.version}) of mlagentbench")
+
+    @classmethod
+    def create(cls, path: Path, spec: RunSpec, agent_file: Path | None = None) -> "RunFolder":
+        """A new run; a folder that holds anything is refused."""
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            if any(path.iterdir()):
+                raise UsageError(f"{path} is not empty; choose another --out, or continue with: resume {path}")
+            if agent_file:
+                shutil.copyfile(agent_file, path / "agent.py")
+            whole = path / f".run-{os.getpid()}.json"
+            whole.write_text(spec.model_dump_json(indent=2))
+            os.link(whole, path / "run.json")  # fails if another run was quicker
+            whole.unlink()
+        except FileExistsError:
+            raise UsageError(f"another run has just begun in {path}") from None
+        except OSError as error:
+            raise UsageError(f"cannot make a run in {path}: {error.strerror}") from error
+        return cls(path)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the folder alone; the kernel lets go when the holder dies."""
+        with (self.path / "run.lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UsageError(f"a run is going on in {self.path}") from None
+            yield
+
+    @property
+    def agent_file(self) -> Path | None:
+        """The agent, if it came from a file."""
+        path = self.path / "agent.py"
+        return path if path.is_file() else None
+
+    @property
+    def trace(self) -> Journal:
+        """The steps, a line each."""
+        return Journal(self.path / "trace.jsonl")
+
+    @property
+    def result(self) -> Result | None:
+        """How it ended, if it did."""
+        path = self.path / "result.json"
+        return _read(path, Result).but(folder=str(self.path)) if path.is_file() else None
+
+    def steps(self) -> tuple[Step, ...]:
+        """What was done so far."""
+        return tuple(step for step, _ in self._steps())
+
+    def _steps(self) -> Iterator[tuple[Step, int]]:
+        for number, (line, end) in enumerate(self.trace.lines(), 1):
+            try:
+                step = Step.model_validate_json(line)
+            except ValidationError as error:
+                raise Fault(f"{self.trace.path}: line {number} is damaged: {explain(error)}") from error
+            if step.number != number:
+                raise Fault(f"{self.trace.path}: line {number} is step {step.number}")
+            yield step, end
+
+    def store(self, data: Prepared | None = None, writable: bool = True) -> Store:
+        """Its snapshots; files of the task's data that were never changed are read from there."""
+        known = {name: data.public / path for path, (name, _) in data.files.items()} if data else {}
+        return Store(self.path / "snapshots", self.path / "workspace" if writable else None, known)
+
+    def rewind(self, step: int | None = None) -> None:
+        """Make ready to go on after `step`, or after the last whole one; an old result is kept as evidence."""
+        ends = [end for _, end in self._steps()]
+        if step is not None and not 0 <= step <= len(ends):
+            raise UsageError(f"--from-step must be from 0 to {len(ends)}, the last step of {self.path}")
+        step = len(ends) if step is None else step
+        self.trace.cut(ends[step - 1] if step else 0)
+        if (self.path / "snapshots").is_dir():
+            self.store().rewind(step)
+        old = self.path / "result.json"
+        if old.is_file():
+            tries = len(list(self.path.glob("result-*.json")))
+            old.rename(self.path / f"result-{tries + 1}.json")
+
+    def finish(self, result: Result) -> None:
+        """Write the result; the workspace lives on in the last snapshot."""
+        path = self.path / "result.json"
+        whole = path.with_suffix(".part")
+        try:
+            whole.write_text(result.model_dump_json(indent=2, exclude={"folder"}))
+            whole.rename(path)
+        except OSError as error:
+            raise Fault(f"cannot write {path.name}: {error.strerror}") from error
+
+    def claims(self, step: int) -> dict[str, str]:
+        """Hashes of what was recorded, to hold claims against."""
+        trace = self.trace.path
+        return {
+            "snapshot": self.store(writable=False).tree_hash(step),
+            "trace": file_hash(trace) if trace.is_file() and trace.stat().st_size else "",
+        }
+
+
+def _read(path: Path, kind: type[Kind]) -> Kind:
+    try:
+        return kind.model_validate_json(path.read_text())
+    except ValidationError as error:
+        raise UsageError(f"{path} is damaged: {explain(error)}") from error

@@ -1,0 +1,141 @@
+"""A runtime is a list of pinned packages; built once, kept by its content, mounted read-only into sandboxes."""
+
+import os
+import platform
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from blake3 import blake3
+
+from mlagentbench.errors import SandboxFault, UsageError
+from mlagentbench.home import build, home
+
+LISTS = Path(__file__).parent
+PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A virtual environment whose paths hold inside the sandbox."""
+
+    name: str
+    hash: str
+
+    INSIDE: ClassVar[str] = "/opt/runtime"
+
+    @property
+    def folder(self) -> Path:
+        """Where it lies on this machine."""
+        place = blake3(f"{self.hash} {self.prefix_inside}".encode()).hexdigest(length=8)
+        return home() / "runtimes" / f"{self.name}-{place}"
+
+    @property
+    def built(self) -> bool:
+        """Whether it is ready for use."""
+        return self.folder.is_dir()
+
+    @property
+    def prefix(self) -> Path:
+        """The Python installation that it builds on, on this machine."""
+        return Path(sys.base_prefix).resolve()
+
+    @property
+    def prefix_inside(self) -> str:
+        """The same inside the sandbox, where /usr is shown as it is."""
+        return str(self.prefix) if self.prefix.is_relative_to("/usr") else "/opt/python"
+
+    @property
+    def packages(self) -> Path:
+        """Where its packages lie on this machine."""
+        return self.folder / "lib" / PYTHON / "site-packages"
+
+    @property
+    def foreign_packages(self) -> list[Path]:
+        """Packages of the installation below, which are no part of the runtime."""
+        places = [Path(self.prefix, "lib", PYTHON, "site-packages")]
+        places += [Path("/usr/lib/python3/dist-packages"), Path(f"/usr/local/lib/{PYTHON}/dist-packages")]
+        return [place for place in places if place.is_dir()]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that every command inside sees."""
+        variables = {
+            "PATH": f"{self.INSIDE}/bin:/usr/local/bin:/usr/bin:/bin",
+            "HOME": "/home/agent",
+            "LANG": "C.UTF-8",
+            "PYTHONUNBUFFERED": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        if sysconfig.get_config_var("Py_ENABLE_SHARED") and self.prefix_inside == "/opt/python":
+            variables["LD_LIBRARY_PATH"] = "/opt/python/lib"
+        return variables
+
+
+def names() -> list[str]:
+    """The runtimes that exist, built or not."""
+    return sorted(path.stem for path in LISTS.glob("*.txt"))
+
+
+def runtime(name: str) -> Runtime:
+    """The runtime called `name`; building it is another matter."""
+    if name not in names():
+        raise UsageError(f"no runtime {name!r}; there are: {', '.join(names())}")
+    content = f"{PYTHON} {platform.machine()}\n" + "\n".join(requirements(name))
+    return Runtime(name, blake3(content.encode()).hexdigest())
+
+
+def requirements(name: str) -> list[str]:
+    """The pinned packages of a runtime, those of the runtimes that it includes first."""
+    found: list[str] = []
+    for line in (LISTS / f"{name}.txt").read_text().splitlines():
+        if line.startswith("-r "):
+            found += requirements(line[3:].removesuffix(".txt"))
+        elif line and not line.startswith("#"):
+            found.append(line)
+    return found
+
+
+def ensure(name: str, say: Callable[[str], None]) -> Runtime:
+    """The runtime, built if it was not."""
+    wanted = runtime(name)
+    wanted.folder.parent.mkdir(exist_ok=True)
+    build(wanted.folder, lambda folder: _install(wanted, folder, say))
+    return wanted
+
+
+def _install(wanted: Runtime, folder: Path, say: Callable[[str], None]) -> None:
+    say(f"building the runtime {wanted.name} (once; a minute or two)")
+    packages = folder / "lib" / PYTHON / "site-packages"
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--no-input",
+        "--disable-pip-version-check",
+        "--no-deps",
+    ]
+    command += ["--no-warn-conflicts", "--target", str(packages), *requirements(wanted.name)]
+    lines = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as pip:
+        assert pip.stdout is not None
+        for line in pip.stdout:
+            lines.append(line.strip())
+            if line.startswith(("Collecting", "Installing", "Processing")):
+                say(f"{wanted.name}: {line.strip()[:100]}")
+    if pip.returncode != 0:
+        errors = [line for line in lines if line.startswith("ERROR") or "No module named pip" in line]
+        raise SandboxFault(f"the runtime {wanted.name} cannot be built: {(errors or lines or ['?'])[-1]}")
+    (folder / "bin").mkdir()
+    for link in ("python", "python3", PYTHON):
+        (folder / "bin" / link).symlink_to(f"{wanted.prefix_inside}/bin/{PYTHON}")
+    (folder / "pyvenv.cfg").write_text(
+        f"home = {wanted.prefix_inside}/bin\n"
+        f"include-system-site-packages = false\nversion = {platform.python_version()}\n"
+    )
+    os.sync()  # what the rename below makes visible is on disk

@@ -1,0 +1,31 @@
+"""Which sandbox, and as which user."""
+
+import os
+
+from blake3 import blake3
+
+from mlagentbench.errors import UsageError
+from mlagentbench.sandbox.base import Sandbox
+
+NAMES = ("bwrap", "none")
+FIRST_USER, USERS = 1_900_000_000, 1_000_000  # above what distributions and containers hand out
+
+
+def sandbox(name: str) -> Sandbox:
+    """The sandbox called `name`; a machine that lacks it gets a sentence that says what to install."""
+    if name == "bwrap":
+        from mlagentbench.sandbox.bwrap import Bubblewrap
+
+        return Bubblewrap()
+    if name == "none":
+        from mlagentbench.sandbox.none import NoSandbox
+
+        return NoSandbox()
+    raise UsageError(f"no sandbox {name!r}; there are: {', '.join(NAMES)}")
+
+
+def unprivileged_user(purpose: str) -> int | None:
+    """The user that commands run as when we are root: one for each run, so that runs cannot touch each other."""
+    if os.geteuid() != 0:
+        return None
+    return FIRST_USER + int.from_bytes(blake3(purpose.encode()).digest(length=4)) % USERS

@@ -1,0 +1,114 @@
+"""The one thread from which every sandbox is started.
+
+bubblewrap's --die-with-parent watches the *thread* that started it, so that thread must live as long as the harness.
+As root it also has a mount namespace of its own, private to the thread: folders that the dropped user could not reach
+(a Python below a 0700 home, the cache) are bound there under short public names, and nobody else sees those mounts.
+They vanish with the harness, however it dies.
+"""
+
+import ctypes
+import os
+import queue
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, TypeVar
+
+from mlagentbench.errors import SandboxFault
+
+CLONE_NEWNS, MS_BIND, MS_REC, MS_PRIVATE, MNT_DETACH = 0x20000, 4096, 16384, 1 << 18, 2
+STAGE = Path("/run/mlagentbench")
+
+Answer = TypeVar("Answer")
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(result: int, doing: str) -> None:
+    if result != 0:
+        raise SandboxFault(f"{doing}: {os.strerror(ctypes.get_errno())}")
+
+
+def _mount(source: str, target: str, kind: str | None, flags: int) -> None:
+    outcome = _libc.mount(source.encode(), target.encode(), kind.encode() if kind else None, flags, None)
+    _checked(outcome, f"cannot mount {source} on {target}")
+
+
+class Launcher:
+    """Starts child processes, one at a time, from its own thread."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
+        self._staged: dict[tuple[str, int, int], str] = {}
+        self._count = 0
+        self.private = os.geteuid() == 0
+        threading.Thread(target=self._work, name="sandbox-launcher", daemon=True).start()
+        if self.private:
+            self._do(self._enter_private_mounts)
+
+    def _work(self) -> None:
+        while True:
+            job, answer = self._jobs.get()
+            try:
+                answer.set_result(job())
+            except BaseException as error:  # noqa: BLE001 - handed to the thread that asked
+                answer.set_exception(error)
+
+    def _do(self, job: Callable[[], Answer]) -> Answer:
+        answer: Future[Answer] = Future()
+        self._jobs.put((job, answer))
+        return answer.result()
+
+    def _enter_private_mounts(self) -> None:
+        _checked(_libc.unshare(CLONE_NEWNS), "cannot make a private mount namespace")
+        _mount("none", "/", None, MS_REC | MS_PRIVATE)
+        STAGE.mkdir(mode=0o755, exist_ok=True)
+        _mount("mlagentbench", str(STAGE), "tmpfs", 0)
+        STAGE.chmod(0o755)
+
+    def stage(self, path: Path) -> str:
+        """A name for `path` under which the dropped user can reach it."""
+        return self._do(lambda: self._stage(path)) if self.private else str(path)
+
+    def _stage(self, path: Path) -> str:
+        status = path.stat()
+        key = (str(path), status.st_dev, status.st_ino)
+        if key not in self._staged:
+            self._count += 1
+            place = STAGE / str(self._count)
+            if path.is_dir():
+                place.mkdir()
+            else:
+                place.touch()
+            _mount(str(path), str(place), None, MS_BIND | MS_REC)
+            self._staged[key] = str(place)
+        return self._staged[key]
+
+    def unstage(self, path: Path) -> None:
+        """Forget every name given to `path`."""
+        if self.private:
+            self._do(lambda: self._unstage(str(path)))
+
+    def _unstage(self, path: str) -> None:
+        for key in [key for key in self._staged if key[0] == path]:
+            place = self._staged.pop(key)
+            _libc.umount2(place.encode(), MNT_DETACH)
+            (os.rmdir if Path(place).is_dir() else os.unlink)(place)
+
+    def start(self, command: Sequence[str], **options: Any) -> "subprocess.Popen[bytes]":
+        """A child of the long-lived thread."""
+        return self._do(lambda: subprocess.Popen(command, **options))
+
+
+_launcher: Launcher | None = None
+_lock = threading.Lock()
+
+
+def launcher() -> Launcher:
+    """The process's launcher, made at first use."""
+    global _launcher
+    with _lock:
+        if _launcher is None:
+            _launcher = Launcher()
+        return _launcher

@@ -1,0 +1,73 @@
+"""What a command prints: its head and tail for the agent, the whole of it (up to a cap) on disk."""
+
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+HEAD = TAIL = 8_000
+CAP = 64 * 2**20
+
+
+class Output:
+    """Takes bytes as they come and never holds more than a head and a tail of them."""
+
+    def __init__(self, path: Path | None = None, cap: int = CAP) -> None:
+        self.size = 0
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._cap = cap
+        self._file: BinaryIO | None = path.open("wb", buffering=0) if path else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        if self._file:
+            self._file.close()
+
+    def write(self, data: bytes) -> None:
+        """Take what was just read from the pipe."""
+        if self._file and self.size < self._cap:
+            self._file.write(data[: self._cap - self.size])
+        self.size += len(data)
+        if room := HEAD - len(self._head):
+            self._head += data[:room]
+            data = data[room:]
+        self._tail += data
+        if len(self._tail) > 2 * TAIL:
+            del self._tail[:-TAIL]
+
+    def ends_with(self, mark: bytes) -> bool:
+        """Whether the last bytes taken are these."""
+        return (self._head[-len(mark) :] + self._tail[-len(mark) :]).endswith(mark)
+
+    def cut(self, mark: bytes) -> bool:
+        """Take a mark off the end, if it is there."""
+        if not self.ends_with(mark):
+            return False
+        in_tail = min(len(mark), len(self._tail))
+        del self._tail[len(self._tail) - in_tail :]
+        del self._head[len(self._head) - (len(mark) - in_tail) :]
+        self.size -= len(mark)
+        return True
+
+    @property
+    def text(self) -> str:
+        """What the agent sees."""
+        tail = self._tail[-TAIL:]
+        left_out = self.size - len(self._head) - len(tail)
+        if not left_out:
+            return _readable(self._head + tail)
+        return f"{_readable(self._head)}\n[... {left_out:,} bytes left out ...]\n{_readable(tail)}"
+
+    @property
+    def last_line(self) -> str:
+        """The newest whole line, for the person who watches."""
+        lines = _readable(self._tail[-400:] or self._head[-400:]).split("\n")
+        return next((line for line in reversed(lines) if line.strip()), "")
+
+
+def _readable(data: bytes | bytearray) -> str:
+    """Text as a terminal would leave it: a progress bar that redraws itself shows its last state only."""
+    lines = data.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)

@@ -1,0 +1,84 @@
+"""`show`: a run, one step of it, what it changed; or a task's card."""
+
+import json
+from pathlib import Path
+
+from rich.console import Console
+from rich.markdown import Markdown
+
+from mlagentbench.errors import UsageError
+from mlagentbench.preparation.prepare import lookup
+from mlagentbench.records import Result
+from mlagentbench.runner.baselines import baseline_of
+from mlagentbench.runner.folder import RunFolder
+from mlagentbench.task import Task
+from mlagentbench.terminal.story import changes, one_step, story, verdict_table
+from mlagentbench.terminal.words import number
+
+
+def show_run(path: Path, step: int | None, diff: bool, as_json: bool) -> None:
+    """A run, or a part of it, for a person or for a program."""
+    folder = RunFolder(path)
+    steps = folder.steps()
+    if step is not None and not 0 <= step <= len(steps):
+        raise UsageError(f"{path} has the steps 1 to {len(steps)}")
+    console = Console(soft_wrap=True)
+    if diff:
+        text = _diff(folder, (step - 1, step) if step else (0, len(steps)))
+        print(json.dumps({"diff": text})) if as_json else changes(text, console)
+    elif step:
+        print(steps[step - 1].model_dump_json(indent=2)) if as_json else one_step(steps[step - 1], console)
+    elif as_json:
+        told = {"run": folder.spec, "steps": steps, "result": folder.result}
+        print(json.dumps(told, default=_plain, indent=2))
+    else:
+        _show_all(folder, console)
+
+
+def _show_all(folder: RunFolder, console: Console) -> None:
+    story(folder, console)
+    console.print()
+    if result := folder.result:
+        show_result(result)
+    else:
+        console.print(f"unfinished; go on with: mlagentbench resume {folder.path}")
+    console.print(f"[dim]a step in full: mlagentbench show {folder.path} --step N; what it changed: --step N --diff[/]")
+
+
+def show_result(result: Result) -> None:
+    """What came of a run."""
+    folder = RunFolder(Path(result.folder))
+    task = Task.load(folder.spec.task)
+    baseline = baseline_of(task, folder.spec.edition, lookup(task, folder.spec.edition, folder.spec.hashes.data))
+    Console(soft_wrap=True).print(verdict_table(result, task, baseline))
+
+
+def _diff(folder: RunFolder, between: tuple[int, int]) -> str:
+    spec = folder.spec
+    data = lookup(Task.load(spec.task), spec.edition, spec.hashes.data)
+    return folder.store(data, writable=False).diff(*between)
+
+
+def _plain(value: object) -> object:
+    return value.model_dump(mode="json") if hasattr(value, "model_dump") else str(value)
+
+
+def show_task(name: str, as_json: bool) -> None:
+    """A task's card: what it is, what was measured on it, what the agent reads."""
+    task = Task.load(name)
+    config = task.config
+    if as_json:
+        card = {"task": task.name, **config.model_dump(mode="json"), "description": task.description}
+        print(json.dumps(card, indent=2))
+        return
+    console = Console()
+    console.print(f"[bold]{task.name}[/]: {config.title}")
+    console.print(f"{config.category} · {config.modality} · {config.metric} ({config.better} is better)")
+    console.print(f"runtime {config.runtime} · submission {config.submission} · {config.limits.steps} steps")
+    for edition_name, edition in config.editions.items():
+        known = edition.baseline
+        baseline = f"{number(known.mean)} ± {number(known.sd)} (n = {known.n})" if known else "not measured"
+        console.print(
+            f"[bold]{edition_name}[/]: {edition.size}; baseline {baseline}; reference {number(edition.reference)}"
+        )
+    console.print(Markdown(task.description))

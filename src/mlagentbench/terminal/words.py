@@ -1,0 +1,52 @@
+"""Small phrases that several views share."""
+
+import sys
+
+from mlagentbench.records import Result
+
+
+def say(line: str) -> None:
+    """One line of progress, apart from results."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+
+
+def number(value: float | None) -> str:
+    """A score: enough digits to tell two apart."""
+    if value is None:
+        return "-"
+    return f"{value:,.2f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def percent(value: float | None) -> str:
+    """An improvement."""
+    return "-" if value is None else f"{value:+.1%}"
+
+
+def last_line(text: str, width: int = 100) -> str:
+    """The last line that says something."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return (lines[-1] if lines else "")[:width]
+
+
+def judgement(result: Result) -> str:
+    """The verdict in a word or a sentence."""
+    if result.ending == "fault":
+        return f"FAULT, which counts for nothing: {result.note}"
+    if not result.valid:
+        return f"INVALID: {result.note}"
+    if result.baseline is None:
+        return f"scored, but not judged: {result.note}"
+    if result.success:
+        return "SUCCESS: more than 10 % better than the starter, and not by chance"
+    if result.improved:
+        return "no success: more than 10 % better than the starter, but noise may explain it"
+    return "no success: not 10 % better than the starter"

@@ -1,0 +1,237 @@
+"""The files the agent may touch, for the harness to read and write without being led astray.
+
+The agent's processes may have left anything here: links to the host, pipes, locked folders.
+"""
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from mlagentbench.errors import ActionError, Fault
+from mlagentbench.workspace.paths import Globs, normal, shown, shown_size
+from mlagentbench.workspace.tree import CREATE, PLAIN, Walk, chunks, fault, faults, own, write_all
+
+READ_CAP = 16 << 20
+COPY_CAP = 8 << 30  # a sparse file says it is huge, and its copy would be
+
+OURS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+SENTENCES = {
+    errno.ENOENT: "{} does not exist",
+    errno.EISDIR: "{} is a folder",
+    errno.ENOTDIR: "{} is not a folder, or lies below a file",
+    errno.ELOOP: "{} is a link or lies behind one, and links are not followed",
+    errno.EACCES: "no permission for {}",
+    errno.EPERM: "no permission for {}",
+    errno.ENAMETOOLONG: "the name {} is too long",
+    errno.ENXIO: "{} is not a regular file",
+}
+
+Kind = Literal["file", "folder", "link", "other"]
+
+
+class Listed(NamedTuple):
+    """One thing in a folder; as text, the way an agent reads it."""
+
+    name: str
+    kind: Kind
+    size: int
+    target: str = ""
+
+    def __str__(self) -> str:
+        name = shown(self.name)
+        match self.kind:
+            case "folder":
+                return f"{name}/"
+            case "link":
+                return f"{name} -> {shown(self.target)}"
+            case "file":
+                return f"{name} ({shown_size(self.size)})"
+        return f"{name} (not a regular file)"
+
+
+class Workspace:
+    """A folder of the agent's, seen from the host; paths are as the agent writes them."""
+
+    def __init__(self, root: Path, read_only: tuple[str, ...] = (), owner: int | None = None) -> None:
+        self.root = root.resolve()
+        self.owner = owner
+        self._guarded = Globs(read_only)
+
+    def read(self, path: str, cap: int = READ_CAP) -> tuple[bytes, int]:
+        """The first `cap` bytes of a file, and its full size."""
+        with _explained(path), Walk(self.root) as walk, _open(walk, normal(path)) as fd:
+            size = os.fstat(fd).st_size
+            return b"".join(chunks(fd, min(cap, size))), size
+
+    def write(self, path: str, content: bytes) -> None:
+        """Puts a file in place, whole or not at all; folders above it are made."""
+        with _explained(path), Walk(self.root) as walk:
+            self._put(walk, self._writable(path), [content])
+
+    def append(self, path: str, content: bytes) -> None:
+        """Adds to the end of a file, or begins one."""
+        with _explained(path), Walk(self.root) as walk:
+            name = self._writable(path)
+            if _old_mode(walk, name) is None:
+                return self._put(walk, name, [content])
+            folder, _, last = name.rpartition("/")
+            flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            fd = os.open(last, flags, dir_fd=walk.folder(folder))
+            try:
+                size = os.fstat(fd).st_size
+                try:
+                    write_all(fd, content)
+                except OSError:
+                    os.ftruncate(fd, size)
+                    raise
+            finally:
+                os.close(fd)
+
+    def copy(self, source: str, target: str, cap: int = COPY_CAP) -> None:
+        """Copies one file; a new one takes over the mode."""
+        with _explained(source), Walk(self.root) as reading, _open(reading, normal(source)) as fd:
+            status = os.fstat(fd)
+            if status.st_size > cap:
+                raise ActionError(f"{shown(source)} is too big to copy ({shown_size(status.st_size)})")
+            with _explained(target), Walk(self.root) as walk:
+                self._put(walk, self._writable(target), chunks(fd, status.st_size), status.st_mode)
+
+    def remove(self, path: str) -> None:
+        """Removes one file, or a link itself."""
+        with _explained(path), Walk(self.root) as walk:
+            folder, _, name = self._writable(path).rpartition("/")
+            os.unlink(name, dir_fd=walk.folder(folder))
+
+    def entries(self, path: str = ".") -> list[Listed]:
+        """What a folder holds, sorted by name."""
+        with _explained(path), Walk(self.root) as walk:
+            return _listed(walk, normal(path))
+
+    def lay(self, source: Path) -> None:
+        """Copies a tree of the host's in, read-only files and all; links in it are left out."""
+        if not source.is_dir():
+            raise Fault(f"{source} is not a folder")
+        with faults(str(source)), Walk(self.root) as walk:
+            for folder, inner, names in os.walk(source, onerror=_refuse):
+                # Compiled leftovers of an earlier run are no part of a starter.
+                wanted = (name for name in sorted(inner) if name != "__pycache__")
+                inner[:] = [name for name in wanted if not Path(folder, name).is_symlink()]
+                here = Path(folder).relative_to(source)
+                walk.folder("" if here == Path() else str(here), make=True, owner=self.owner)
+                for name in sorted(names):
+                    self._lay_file(walk, Path(folder, name), str(here / name))
+
+    def _lay_file(self, walk: Walk, source: Path, path: str) -> None:
+        status = source.lstat()
+        if not stat.S_ISREG(status.st_mode):
+            return
+        with source.open("rb", buffering=0) as file:
+            # A package may be installed read-only, or for one user: what the agent is given is its own.
+            mode = 0o755 if status.st_mode & 0o100 else 0o644
+            self._put(walk, path, chunks(file.fileno(), status.st_size), mode)
+
+    def is_read_only(self, path: str) -> bool:
+        """Whether the task forbids changing this path."""
+        return self._guarded.mark(normal(path))
+
+    def read_only_paths(self) -> list[str]:
+        """What there is that the sandbox must bind read-only; a folder stands for all that it holds."""
+        found, pending = [], [""]
+        with faults("read-only files"), Walk(self.root, needs=0o500) as walk:
+            while pending:
+                folder = pending.pop()
+                for listed in _listed(walk, folder):
+                    path = f"{folder}/{listed.name}" if folder else listed.name
+                    if listed.kind in ("file", "folder") and self._guarded.mark(path):
+                        found.append(path)
+                    elif listed.kind == "folder" and self._guarded.may_mark_below(path):
+                        pending.append(path)
+        return sorted(found)
+
+    def _writable(self, given: str) -> str:
+        path = normal(given)
+        if not path:
+            raise ActionError(f"{shown(given)} is a folder")
+        if self._guarded.mark(path):
+            raise ActionError(f"{shown(given)} is read-only")
+        if self._guarded.name_below(path):
+            raise ActionError(f"{shown(given)} is read-only: it is a folder that holds read-only files")
+        return path
+
+    def _put(self, walk: Walk, path: str, content: Iterable[bytes], mode: int = 0o644) -> None:
+        folder, _, name = path.rpartition("/")
+        above = walk.folder(folder, make=True, owner=self.owner)
+        old = _old_mode(walk, path)
+        temporary = f".{secrets.token_hex(8)}.part"
+        fd = os.open(temporary, CREATE, 0o600, dir_fd=above)
+        try:
+            for chunk in content:
+                write_all(fd, chunk)
+            own(fd, self.owner, mode if old is None else old)
+            os.rename(temporary, name, src_dir_fd=above, dst_dir_fd=above)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary, dir_fd=above)
+            raise
+        finally:
+            os.close(fd)
+
+
+@contextmanager
+def _open(walk: Walk, path: str) -> Iterator[int]:
+    if not path:
+        raise IsADirectoryError(errno.EISDIR, "is a folder")
+    fd = walk.file(path)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _refuse(error: OSError) -> None:
+    raise error
+
+
+@contextmanager
+def _explained(given: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in OURS:
+            raise fault(error, shown(given)) from error
+        sentence = SENTENCES.get(error.errno or 0, f"{{}}: {error.strerror}")
+        raise ActionError(sentence.format(shown(given))) from error
+
+
+def _old_mode(walk: Walk, path: str) -> int | None:
+    """The mode of the file to be replaced, if there is one; anything but a file may not be replaced."""
+    folder, _, name = path.rpartition("/")
+    try:
+        mode = os.lstat(name, dir_fd=walk.folder(folder)).st_mode
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(mode):
+        wrong = {stat.S_IFDIR: errno.EISDIR, stat.S_IFLNK: errno.ELOOP}.get(stat.S_IFMT(mode), errno.ENXIO)
+        raise OSError(wrong, os.strerror(wrong))
+    return mode & PLAIN
+
+
+def _listed(walk: Walk, folder: str) -> list[Listed]:
+    found = []
+    fd = walk.folder(folder)
+    with os.scandir(fd) as entries:
+        for entry in entries:
+            status = entry.stat(follow_symlinks=False)
+            if stat.S_ISLNK(status.st_mode):
+                found.append(Listed(entry.name, "link", 0, os.readlink(entry.name, dir_fd=fd)))
+            elif stat.S_ISDIR(status.st_mode):
+                found.append(Listed(entry.name, "folder", 0))
+            else:
+                kind: Kind = "file" if stat.S_ISREG(status.st_mode) else "other"
+                found.append(Listed(entry.name, kind, status.st_size))
+    return sorted(found)

@@ -1,0 +1,139 @@
+"""What changed at each step, one line a step, only ever added to."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from mlagentbench.errors import Fault
+from mlagentbench.workspace.objects import NAME
+from mlagentbench.workspace.tree import PLAIN, faults
+
+OUTSIDE = {"", ".", ".."}
+
+
+class Entry(NamedTuple):
+    """One file, folder or link at one step."""
+
+    kind: Literal["file", "folder", "link"]
+    mode: int = 0
+    hash: str = ""
+    size: int = 0
+    target: str = ""
+
+
+State = dict[str, Entry]
+
+
+class Line(NamedTuple):
+    """What one step changed."""
+
+    step: int
+    changed: State
+    removed: list[str]
+
+
+class Manifest:
+    """The lines of one run; a torn last one, left by a kill or a full disk, does not count."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def lines(self) -> Iterator[Line]:
+        """All the lines, oldest first."""
+        for line, _ in self._ends():
+            yield line
+
+    def state(self, step: int | None = None) -> State:
+        """Everything there was after a step, or after the last."""
+        state: State = {}
+        for line in self.lines():
+            if step is not None and line.step > step:
+                break
+            for path in line.removed:
+                state.pop(path, None)
+            state.update(line.changed)
+        return state
+
+    def append(self, line: Line) -> None:
+        """Adds a line, whole or not at all."""
+        # Names need not be UTF-8; escaped, they survive as they are.
+        changed = {path: _written(entry) for path, entry in line.changed.items()}
+        record = {"step": line.step, "changed": changed, "removed": line.removed}
+        data = json.dumps(record, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
+        with faults(str(self.path)):
+            fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                self._append(fd, data)
+            finally:
+                os.close(fd)
+
+    def _append(self, fd: int, data: bytes) -> None:
+        size = os.fstat(fd).st_size
+        try:
+            written = os.write(fd, data)
+        except OSError:
+            os.ftruncate(fd, size)
+            raise
+        if written < len(data):
+            os.ftruncate(fd, size)
+            raise Fault(f"disk full: {self.path}")
+
+    def cut(self, step: int | None = None) -> int | None:
+        """Cuts off a torn last line, and with `step` all the lines after it; the last step that is left."""
+        end, last = 0, None
+        for line, offset in self._ends():
+            if step is not None and line.step > step:
+                break
+            end, last = offset, line.step
+        if self.path.exists() and self.path.stat().st_size > end:
+            os.truncate(self.path, end)
+        return last
+
+    def _ends(self) -> Iterator[tuple[Line, int]]:
+        if not self.path.exists():
+            return
+        end = 0
+        with self.path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            for number, raw in enumerate(file, 1):
+                end += len(raw)
+                if not raw.endswith(b"\n"):
+                    return
+                try:
+                    line = _line(json.loads(raw))
+                except (ValueError, KeyError, TypeError, AttributeError) as error:
+                    if end >= size:
+                        return
+                    raise Fault(f"{self.path}: line {number} is damaged") from error
+                yield line, end
+
+
+def _written(entry: Entry) -> dict[str, Any]:
+    match entry.kind:
+        case "file":
+            return {"kind": "file", "mode": entry.mode, "hash": entry.hash, "size": entry.size}
+        case "folder":
+            return {"kind": "folder", "mode": entry.mode}
+    return {"kind": "link", "target": entry.target}
+
+
+def _line(record: dict[str, Any]) -> Line:
+    changed = {_inside(path): _entry(fields) for path, fields in record["changed"].items()}
+    return Line(int(record["step"]), changed, [_inside(path) for path in record["removed"]])
+
+
+def _inside(path: str) -> str:
+    # A published run is someone else's: its paths must not lead out of the folder it is restored to.
+    if "\0" in path or not OUTSIDE.isdisjoint(path.split("/")):
+        raise ValueError(path)
+    return path
+
+
+def _entry(fields: dict[str, Any]) -> Entry:
+    entry = Entry(**fields)
+    right = entry.kind in ("file", "folder", "link") and entry.mode == entry.mode & PLAIN and entry.size >= 0
+    if not right or "\0" in entry.target or (entry.kind == "file" and not NAME.fullmatch(entry.hash)):
+        raise ValueError(fields)
+    return entry

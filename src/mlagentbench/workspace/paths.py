@@ -1,0 +1,104 @@
+"""Paths as agents write them, and the globs that mark some of them read-only."""
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+from mlagentbench.errors import ActionError
+
+INSIDE = "workspace"  # the workspace is /workspace inside the sandbox
+DEPTH = 64
+LONGEST = 4000  # a path longer than the kernel's own limit cannot be used by the agent's programs either
+
+Parts = tuple[str, ...]
+
+
+def normal(given: str) -> str:
+    """The path below the workspace that the agent means; the workspace itself is the empty path."""
+    if not given:
+        raise ActionError("a path is needed, but it is empty")
+    if "\0" in given:
+        raise ActionError(f"{shown(given)} is not a path: it holds a NUL byte")
+    try:
+        length = len(given.encode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError as error:
+        raise ActionError(f"{shown(given)} is not a path: it cannot be encoded") from error
+    parts = _reduced(given)
+    if given.startswith("/") and parts is not None:
+        parts = parts[1:] if parts[:1] == [INSIDE] else None
+    if parts is None:
+        raise ActionError(f"{shown(given)} is outside the workspace")
+    if length > LONGEST or len(parts) > DEPTH:
+        raise ActionError(f"{shown(given)} is too long a path")
+    return "/".join(parts)
+
+
+def _reduced(given: str) -> list[str] | None:
+    parts: list[str] = []
+    for part in given.split("/"):
+        if part == "..":
+            if not parts:
+                return None
+            parts.pop()
+        elif part not in ("", "."):
+            parts.append(part)
+    return parts
+
+
+def shown(path: str, longest: int = 200) -> str:
+    """A path as a person or a model can read it: on one line, without what no terminal can print."""
+    text = path if len(path) <= longest else f"{path[:longest]}…"
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def shown_size(size: int) -> str:
+    """A number of bytes for people: 1.2 kB."""
+    if size < 1000:
+        return f"{size} B"
+    power = min(len(f"{size:d}") - 1, 15) // 3
+    return f"{size / 1000**power:.1f} {('kB', 'MB', 'GB', 'TB', 'PB')[power - 1]}"
+
+
+class Globs:
+    """Marks paths; whatever lies below a marked one is marked too, so `data/` and `data/**` are the same."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self._patterns = [_split(pattern) for pattern in patterns]
+
+    def mark(self, path: str) -> bool:
+        """Whether a normal path is marked, or lies below one that is."""
+        parts = tuple(path.split("/")) if path else ()
+        above = [parts[:n] for n in range(1, len(parts) + 1)]
+        return any(_match(each, pattern) for pattern in self._patterns for each in above)
+
+    def name_below(self, path: str) -> bool:
+        """Whether a pattern spells out `path` as a folder that holds something marked."""
+        parts = tuple(path.split("/")) if path else ()
+        return any(len(parts) < len(p) and parts == p[: len(parts)] for p in self._patterns)
+
+    def may_mark_below(self, path: str) -> bool:
+        """Whether something inside the folder `path` could be marked: if not, nobody needs to look."""
+        parts = tuple(path.split("/")) if path else ()
+        return any(_lead(parts, pattern) for pattern in self._patterns)
+
+
+def _split(pattern: str) -> Parts:
+    parts = [part for part in pattern.split("/") if part not in ("", ".")]
+    while len(parts) > 1 and parts[-1] == "**":
+        parts.pop()
+    return tuple(parts)
+
+
+def _match(parts: Parts, pattern: Parts) -> bool:
+    if not pattern:
+        return not parts
+    if pattern[0] == "**":
+        return any(_match(parts[n:], pattern[1:]) for n in range(len(parts) + 1))
+    return bool(parts) and fnmatchcase(parts[0], pattern[0]) and _match(parts[1:], pattern[1:])
+
+
+def _lead(parts: Parts, pattern: Parts) -> bool:
+    if not parts or not pattern:
+        return bool(pattern)
+    if pattern[0] == "**":
+        return True
+    return fnmatchcase(parts[0], pattern[0]) and _lead(parts[1:], pattern[1:])

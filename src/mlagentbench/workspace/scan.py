@@ -1,0 +1,78 @@
+"""One look at everything in a workspace, by status only: no content is read."""
+
+import os
+from stat import S_IFDIR, S_IFLNK, S_IFREG
+from typing import NamedTuple
+
+from mlagentbench.errors import BenchError
+from mlagentbench.workspace.paths import DEPTH, shown, shown_size
+from mlagentbench.workspace.tree import Walk
+
+KIND = 0o170000
+FILES = (S_IFREG, S_IFLNK)
+RACY = 20_000_000  # ns; the kernel's clock for files ticks every 10 ms at worst
+
+# Mode, size, mtime, ctime, inode: equal ones mean equal content. Of a folder only the mode counts.
+Signature = tuple[int, int, int, int, int]
+
+
+class TooBig(BenchError):
+    """The workspace holds more than may be recorded."""
+
+
+class Bounds(NamedTuple):
+    """What a workspace may hold; None means as much as there is."""
+
+    bytes: int | None = None
+    files: int | None = None
+
+
+def signature(status: os.stat_result) -> Signature:
+    """What tells a file from a changed one without reading it."""
+    if status.st_mode & KIND == S_IFDIR:
+        return (status.st_mode, 0, 0, 0, 0)
+    return (status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+
+
+def scan(walk: Walk, bounds: Bounds) -> dict[str, Signature]:
+    """Signatures of all files, folders and links; pipes, sockets and devices are passed over."""
+    # The hot loop of every step: signature() is written out, and nothing is made that is not kept.
+    found: dict[str, Signature] = {}
+    most_files = bounds.files if bounds.files is not None else 1 << 62
+    most_bytes = bounds.bytes if bounds.bytes is not None else 1 << 62
+    files = total = 0
+    pending = [""]
+    while pending:
+        folder = pending.pop()
+        prefix = f"{folder}/" if folder else ""
+        if prefix.count("/") >= DEPTH:
+            raise TooBig(f"the workspace is deeper than {DEPTH} folders: {shown(folder, 60)}")
+        with os.scandir(walk.folder(folder)) as entries:
+            for entry in entries:
+                status = entry.stat(follow_symlinks=False)
+                mode = status.st_mode
+                kind = mode & KIND
+                files += 1
+                if kind in FILES:
+                    total += (size := status.st_size)
+                    found[prefix + entry.name] = (
+                        mode,
+                        size,
+                        status.st_mtime_ns,
+                        status.st_ctime_ns,
+                        status.st_ino,
+                    )
+                elif kind == S_IFDIR:
+                    found[prefix + entry.name] = (mode, 0, 0, 0, 0)
+                    pending.append(prefix + entry.name)
+                if files > most_files:
+                    raise TooBig(f"the workspace holds more than {most_files:,} files")
+    if total > most_bytes:
+        raise TooBig(f"the workspace holds {shown_size(total)}, which is more than {shown_size(most_bytes)}")
+    return found
+
+
+def trusted(found: dict[str, Signature], started: int) -> dict[str, Signature]:
+    """Signatures that any later change will change; a file just written can change within the same tick."""
+    latest = started - RACY
+    return {path: seen for path, seen in found.items() if seen[3] < latest}

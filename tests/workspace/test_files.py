@@ -1,0 +1,372 @@
+"""Whatever an agent leaves in its workspace, the harness reads and writes only there."""
+
+import os
+import posixpath
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlagentbench.errors import ActionError, Fault
+from mlagentbench.workspace.files import Workspace
+from mlagentbench.workspace.paths import Globs, normal, shown_size
+
+ODD = ["with space", "new\nline", "ünïcødé 🎈", os.fsdecode(b"not \xff utf-8"), "-rf", "*", "a" * 255]
+is_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    path = tmp_path / "secret"
+    path.write_text("secret")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("given_path", "meant"),
+    [
+        ("./a//b/../c", "a/c"),
+        ("/workspace/a", "a"),
+        ("/workspace", ""),
+        ("/workspace/../workspace/a/", "a"),
+        ("//workspace//a", "a"),
+        (".", ""),
+        ("a/..", ""),
+        ("workspace/a", "workspace/a"),
+        ("...", "..."),
+    ],
+)
+def test_paths_are_normalised_by_their_letters_alone(given_path: str, meant: str) -> None:
+    assert normal(given_path) == meant
+
+
+@pytest.mark.parametrize(
+    "path", ["..", "../a", "a/../../b", "/etc/passwd", "/workspace/../etc", "/", "/workspaces"]
+)
+def test_a_path_that_leaves_the_workspace_is_refused(path: str) -> None:
+    with pytest.raises(ActionError, match="is outside the workspace"):
+        normal(path)
+
+
+@pytest.mark.parametrize("path", ["", "a\0b", "\ud800", "a/" * 65, "a/../" * 4000])
+def test_what_is_no_path_is_refused_in_one_short_line(path: str) -> None:
+    with pytest.raises(ActionError) as caught:
+        normal(path)
+    assert str(caught.value).isprintable() and len(str(caught.value)) < 300
+
+
+@given(st.text(alphabet="ab./", max_size=20))
+def test_a_normal_path_is_what_posix_says_and_never_leaves(path: str) -> None:
+    try:
+        found = normal(path)
+    except ActionError:
+        rooted = posixpath.normpath(path) if path else ""
+        assert not path or path.startswith("/") or rooted.startswith("..") or ".." in path
+        return
+    assert posixpath.normpath(path).replace("//", "/") in (found or ".", f"/workspace/{found}")
+    assert ".." not in found.split("/") and not found.startswith("/")
+    assert not found or normal(found) == found
+
+
+@given(st.text(max_size=40))
+def test_no_text_at_all_breaks_normalisation(path: str) -> None:
+    try:
+        found = normal(path)
+    except ActionError as error:
+        assert str(error).isprintable()
+    else:
+        assert {"", ".", ".."}.isdisjoint(found.split("/")) or found == ""
+
+
+def test_a_file_is_written_read_and_appended_to_with_its_folders_made(root: Path) -> None:
+    workspace = Workspace(root)
+    workspace.write("a/b/c.txt", b"hello")
+    workspace.append("a/b/c.txt", b" you")
+    workspace.append("a/new.txt", b"first")
+    assert workspace.read("/workspace/a/b/c.txt") == (b"hello you", 9)
+    assert workspace.read("a/b/c.txt", cap=5) == (b"hello", 9)
+    assert workspace.read("a/new.txt")[0] == b"first"
+    assert names(root / "a" / "b") == ["c.txt"]
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_names_are_names_like_any_other(root: Path, name: str) -> None:
+    workspace = Workspace(root)
+    workspace.write(f"folder/{name}", b"x")
+    workspace.copy(f"folder/{name}", name)
+    assert workspace.read(name) == (b"x", 1)
+    (listed,) = workspace.entries("folder")
+    assert listed.name == name and str(listed).isprintable()
+    workspace.remove(name)
+    assert names(root) == ["folder"]
+
+
+def test_a_rewritten_file_keeps_its_mode_but_never_a_set_uid_bit(root: Path) -> None:
+    workspace = Workspace(root)
+    workspace.write("run.sh", b"old")
+    assert stat.S_IMODE((root / "run.sh").stat().st_mode) == 0o644
+    (root / "run.sh").chmod(0o4750)
+    workspace.write("run.sh", b"new")
+    assert stat.S_IMODE((root / "run.sh").stat().st_mode) == 0o750
+
+
+def test_a_rewritten_file_does_not_change_under_its_second_name(root: Path) -> None:
+    (root / "a").write_text("old")
+    (root / "b").hardlink_to(root / "a")
+    Workspace(root).write("a", b"new")
+    assert (root / "b").read_text() == "old"
+
+
+def test_no_link_is_followed_by_anything(root: Path, secret: Path) -> None:
+    workspace = Workspace(root)
+    (root / "real").mkdir()
+    (root / "real" / "file").write_text("x")
+    (root / "passwd").symlink_to("/etc/passwd")
+    (root / "out").symlink_to(secret)
+    (root / "dangling").symlink_to(secret.parent / "made")
+    (root / "up").symlink_to(secret.parent)
+    (root / "within").symlink_to("real")
+    attempts = [
+        lambda: workspace.read("passwd"),
+        lambda: workspace.read("up/secret"),
+        lambda: workspace.read("within/file"),
+        lambda: workspace.write("out", b"x"),
+        lambda: workspace.write("dangling", b"x"),
+        lambda: workspace.write("up/secret", b"x"),
+        lambda: workspace.write("up/made/deeper", b"x"),
+        lambda: workspace.append("out", b"x"),
+        lambda: workspace.append("dangling", b"x"),
+        lambda: workspace.append("up/secret", b"x"),
+        lambda: workspace.copy("out", "copy"),
+        lambda: workspace.copy("real/file", "out"),
+        lambda: workspace.copy("real/file", "up/made"),
+        lambda: workspace.remove("up/secret"),
+        lambda: workspace.entries("up"),
+        lambda: workspace.entries("within"),
+    ]
+    for attempt in attempts:
+        with pytest.raises(ActionError, match="links are not followed"):
+            attempt()
+    assert secret.read_text() == "secret"
+    assert names(secret.parent) == ["secret", "workspace"]
+    workspace.remove("out")
+    assert secret.exists() and not os.path.lexists(root / "out")
+
+
+def test_pipes_sockets_and_folders_are_not_files_and_nothing_waits_for_them(root: Path) -> None:
+    workspace = Workspace(root)
+    os.mkfifo(root / "pipe")
+    (root / "folder").mkdir()
+    (root / "file").write_text("x")
+    for attempt in (
+        lambda: workspace.read("pipe"),
+        lambda: workspace.write("pipe", b""),
+        lambda: workspace.append("pipe", b""),
+        lambda: workspace.copy("pipe", "x"),
+    ):
+        with pytest.raises(ActionError, match="pipe is not a regular file"):
+            attempt()
+    for attempt in (
+        lambda: workspace.read("./folder"),
+        lambda: workspace.write("./folder", b""),
+        lambda: workspace.append("./folder", b""),
+        lambda: workspace.copy("file", "./folder"),
+        lambda: workspace.remove("./folder"),
+    ):
+        with pytest.raises(ActionError, match=r"^\./folder is a folder$"):
+            attempt()
+    assert str(workspace.entries()[-1]) == "pipe (not a regular file)"
+
+
+def test_every_refusal_names_the_path_as_it_was_given(root: Path) -> None:
+    workspace = Workspace(root)
+    (root / "file").write_text("x")
+    for attempt, sentence in (
+        (lambda: workspace.read("./no/such"), "./no/such does not exist"),
+        (lambda: workspace.read("file/below"), "file/below is not a folder, or lies below a file"),
+        (lambda: workspace.write("file/below", b""), "file/below is not a folder, or lies below a file"),
+        (lambda: workspace.entries("file"), "file is not a folder, or lies below a file"),
+        (lambda: workspace.read("."), ". is a folder"),
+        (lambda: workspace.write("a/..", b""), "a/.. is a folder"),
+        (lambda: workspace.write("n" * 256, b""), f"the name {'n' * 200}… is too long"),
+    ):
+        with pytest.raises(ActionError) as caught:
+            attempt()
+        assert str(caught.value) == sentence
+
+
+def test_a_failed_write_leaves_nothing_behind(root: Path) -> None:
+    (root / "folder").mkdir()
+    with pytest.raises(ActionError):
+        Workspace(root).write("folder", b"x")
+    with pytest.raises(ActionError):
+        Workspace(root).write("x" * 300, b"x")
+    assert names(root) == ["folder"]
+
+
+def test_a_folder_is_listed_sorted_with_kinds_and_sizes(root: Path) -> None:
+    (root / "b").mkdir()
+    (root / "a.csv").write_bytes(b"x" * 1234)
+    (root / "c").symlink_to("/etc/passwd")
+    assert [str(entry) for entry in Workspace(root).entries()] == ["a.csv (1.2 kB)", "b/", "c -> /etc/passwd"]
+    assert [shown_size(n) for n in (0, 999, 1000, 10**6, 10**12)] == [
+        "0 B",
+        "999 B",
+        "1.0 kB",
+        "1.0 MB",
+        "1.0 TB",
+    ]
+
+
+def test_a_sparse_giant_is_neither_read_nor_copied_whole(root: Path) -> None:
+    with (root / "giant").open("wb") as file:
+        file.truncate(1 << 40)
+    assert Workspace(root).read("giant", cap=10) == (bytes(10), 1 << 40)
+    with pytest.raises(ActionError, match=r"giant is too big to copy \(1.1 TB\)"):
+        Workspace(root).copy("giant", "copy")
+
+
+def test_a_copy_takes_over_the_mode(root: Path) -> None:
+    (root / "a").write_bytes(os.urandom(3_000_000))
+    (root / "a").chmod(0o755)
+    Workspace(root).copy("a", "b/c")
+    assert (root / "b" / "c").read_bytes() == (root / "a").read_bytes()
+    assert stat.S_IMODE((root / "b" / "c").stat().st_mode) == 0o755
+
+
+READ_ONLY = ("train.csv", "data/", "more/**", "deep/*.csv", "**/fixed.txt")
+
+
+GUARDED = ["train.csv", "./x/../train.csv", "train.csv/x", "data", "data/a/b", "/workspace/data/a", "more"]
+GUARDED += ["more/x", "deep/a.csv", "fixed.txt", "a/b/fixed.txt", "a/fixed.txt/x"]
+
+
+@pytest.mark.parametrize("path", GUARDED)
+def test_what_the_task_guards_is_refused_by_every_writing_method(root: Path, path: str) -> None:
+    workspace = Workspace(root, READ_ONLY)
+    workspace.write("mine", b"x")
+    assert workspace.is_read_only(path)
+    for attempt in (
+        lambda: workspace.write(path, b""),
+        lambda: workspace.append(path, b""),
+        lambda: workspace.copy("mine", path),
+        lambda: workspace.remove(path),
+    ):
+        with pytest.raises(ActionError) as caught:
+            attempt()
+        assert str(caught.value) == f"{path} is read-only"
+    assert names(root) == ["mine"]
+
+
+def test_the_folder_above_a_guarded_file_cannot_become_a_file(root: Path) -> None:
+    workspace = Workspace(root, READ_ONLY)
+    with pytest.raises(ActionError, match="deep is read-only: it is a folder that holds read-only files"):
+        workspace.write("deep", b"")
+    workspace.write("deep/a.txt", b"")
+    workspace.write("train.csv.bak", b"")
+    workspace.write("x/train.csv", b"")
+    assert not workspace.is_read_only("deep/a/b.csv") and not workspace.is_read_only(".")
+
+
+def test_the_sandbox_is_told_the_topmost_guarded_paths_that_exist(root: Path, secret: Path) -> None:
+    for name in ("train.csv", "data/a/b", "deep/a.csv", "deep/b.txt", "a/b/fixed.txt", "other/x"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("x")
+    (root / "fixed.txt").symlink_to(secret)
+    (root / "more").symlink_to(secret.parent)
+    (root / "loop").symlink_to(".")
+    assert Workspace(root, READ_ONLY).read_only_paths() == [
+        "a/b/fixed.txt",
+        "data",
+        "deep/a.csv",
+        "train.csv",
+    ]
+    assert Workspace(root).read_only_paths() == []
+
+
+@given(st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=4))
+def test_whatever_lies_below_a_marked_path_is_marked(parts: list[str]) -> None:
+    globs = Globs(["a/b", "**/c"])
+    path = "/".join(parts)
+    assert globs.mark(path) == (path == "a/b" or path.startswith("a/b/") or "c" in parts)
+
+
+def test_a_tree_is_laid_in_without_links_or_leftovers(root: Path, tmp_path: Path, secret: Path) -> None:
+    source = tmp_path / "starter"
+    (source / "data" / "empty").mkdir(parents=True)
+    (source / "__pycache__").mkdir()
+    (source / "__pycache__" / "x.pyc").write_text("x")
+    (source / "train.csv").write_text("1,2")
+    (source / "train.csv").chmod(0o400)
+    (source / "data" / "run.sh").write_text("ls")
+    (source / "data" / "run.sh").chmod(0o700)
+    (source / "link").symlink_to(secret)
+    (source / "folder").symlink_to(secret.parent)
+    Workspace(root, ("train.csv",)).lay(source)
+    found = sorted(str(path.relative_to(root)) for path in root.rglob("*"))
+    assert found == ["data", "data/empty", "data/run.sh", "train.csv"]
+    assert stat.S_IMODE((root / "train.csv").stat().st_mode) == 0o644
+    assert stat.S_IMODE((root / "data" / "run.sh").stat().st_mode) == 0o755
+
+
+def test_laying_over_a_link_or_from_nowhere_is_a_fault(root: Path, tmp_path: Path, secret: Path) -> None:
+    source = tmp_path / "starter"
+    source.mkdir()
+    (source / "out").write_text("x")
+    (root / "out").symlink_to(secret)
+    with pytest.raises(Fault):
+        Workspace(root).lay(source)
+    with pytest.raises(Fault, match="is not a folder"):
+        Workspace(root).lay(tmp_path / "none")
+    assert secret.read_text() == "secret"
+
+
+def test_a_workspace_that_is_gone_is_our_fault(tmp_path: Path) -> None:
+    with pytest.raises(Fault, match="is missing"):
+        Workspace(tmp_path / "none").read("x")
+
+
+@is_root
+def test_all_that_is_written_belongs_to_the_owner(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "starter" / "s").mkdir(parents=True)
+    (tmp_path / "starter" / "s" / "t").write_text("x")
+    workspace = Workspace(root, owner=12345)
+    workspace.lay(tmp_path / "starter")
+    workspace.write("a/b", b"")
+    workspace.append("c/d", b"")
+    workspace.copy("a/b", "e/f")
+    owners = {(path.lstat().st_uid, path.lstat().st_gid) for path in root.rglob("*")}
+    assert owners == {(12345, 12345)}
+
+
+@is_root
+def test_a_full_disk_is_a_fault_and_the_old_file_stays(root: Path) -> None:
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(root)], capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip("cannot mount here")
+    try:
+        workspace = Workspace(root)
+        workspace.write("a", b"old")
+        for attempt in (workspace.write, workspace.append):
+            with pytest.raises(Fault, match="disk full: a"):
+                attempt("a", bytes(2_000_000))
+        assert workspace.read("a") == (b"old", 3)
+        assert names(root) == ["a"]
+    finally:
+        subprocess.run(["umount", str(root)], check=True)

@@ -1,0 +1,661 @@
+"""The history of a workspace is complete, exact, cheap, and survives whatever happens to its writer."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from blake3 import blake3
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlagentbench.errors import ActionError, Fault
+from mlagentbench.workspace.store import Change, Store, TooBig
+
+ODD = ["with space", "new\nline", "ünïcødé 🎈", os.fsdecode(b"not \xff utf-8"), "-rf", '"', "a" * 255]
+SOURCE = Path(__file__).parents[2] / "src"
+is_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def store(tmp_path: Path, root: Path) -> Store:
+    return Store(tmp_path / "snapshots", root)
+
+
+def seen(folder: Path) -> dict[str, tuple[str, int, object]]:
+    """All that a restored workspace must have in common with the first."""
+    found: dict[str, tuple[str, int, object]] = {}
+    for path in folder.rglob("*"):
+        mode = stat.S_IMODE(path.lstat().st_mode)
+        name = str(path.relative_to(folder))
+        if path.is_symlink():
+            found[name] = ("link", 0, path.readlink())
+        elif path.is_dir():
+            found[name] = ("folder", mode, None)
+        elif path.is_file():
+            found[name] = ("file", mode, path.read_bytes())
+    return found
+
+
+def objects(store: Store) -> list[Path]:
+    return sorted(path for path in (store.folder / "objects").rglob("*") if path.is_file())
+
+
+def lines(store: Store) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (store.folder / "manifest.jsonl").read_text().splitlines()]
+
+
+def settle(root: Path) -> None:
+    """Makes files look old enough to be trusted, without waiting: spins past the kernel's tick."""
+    latest = max((path.lstat().st_ctime_ns for path in root.rglob("*")), default=0)
+    while time.time_ns() < latest + 25_000_000:
+        pass
+
+
+def test_a_snapshot_tells_what_was_added_modified_and_removed(store: Store, root: Path) -> None:
+    assert store.snapshot(0) == Change() and not store.snapshot(0)
+    (root / "a").write_text("1")
+    (root / "b").mkdir()
+    assert store.snapshot(1) == Change(added=("a", "b"))
+    (root / "a").write_text("2")
+    (root / "b").rmdir()
+    (root / "c").symlink_to("/etc/passwd")
+    assert store.snapshot(2) == Change(("c",), ("a",), ("b",))
+    assert not store.snapshot(3)
+    assert [line["step"] for line in lines(store)] == [1, 2]
+    assert {path: entry.kind for path, entry in store.state(1).items()} == {"a": "file", "b": "folder"}
+    assert store.state(2)["c"].target == "/etc/passwd"
+    assert store.state(0) == {} and store.state(99) == store.state(2)
+
+
+def test_everything_comes_back_as_it_was(store: Store, root: Path, tmp_path: Path) -> None:
+    for name in ODD:
+        (root / "odd" / name).mkdir(parents=True)
+        (root / "odd" / name / name).write_text(name, errors="surrogateescape")
+        (root / "odd" / f"{name[:200]}.link").symlink_to(name)
+    (root / "empty").mkdir(mode=0o700)
+    (root / "none").touch(mode=0o600)
+    (root / "run.sh").write_text("ls")
+    (root / "run.sh").chmod(0o751)
+    (root / "big.bin").write_bytes(os.urandom(2_500_000))
+    (root / "big.txt").write_bytes(b"some text\n" * 300_000)
+    (root / "passwd").symlink_to("/etc/passwd")
+    (root / "up").symlink_to("..")
+    os.mkfifo(root / "pipe")
+    store.snapshot(1)
+    before = seen(root)
+    store.restore(1, tmp_path / "copy")
+    assert seen(tmp_path / "copy") == before
+    assert Store(store.folder).check() == []
+    assert "pipe" not in store.state(1) and not (tmp_path / "copy" / "pipe").exists()
+    assert store.content(1, "passwd/../none") == b""
+
+
+def test_equal_content_is_stored_once_and_compressed_where_that_helps(store: Store, root: Path) -> None:
+    (root / "a").write_bytes(b"text " * 10_000)
+    (root / "b").write_bytes(b"text " * 10_000)
+    (root / "noise").write_bytes(os.urandom(50_000))
+    (root / "tiny").write_bytes(b"text " * 100)
+    (root / "large").write_bytes(b"text " * 1_000_000)
+    store.snapshot(1)
+    kept = {path.suffix: 0 for path in objects(store)}
+    for path in objects(store):
+        kept[path.suffix] += path.stat().st_size
+    assert len(objects(store)) == 4
+    assert kept[".zst"] < 5000 and kept[""] == 50_500
+
+
+def test_objects_are_copies_so_writing_in_place_does_not_rewrite_history(store: Store, root: Path) -> None:
+    (root / "a").write_text("old")
+    store.snapshot(1)
+    with (root / "a").open("r+") as file:
+        file.write("new")
+    store.snapshot(2)
+    assert (store.content(1, "a"), store.content(2, "a")) == (b"old", b"new")
+    assert all(path.stat().st_nlink == 1 for path in objects(store))
+
+
+def test_two_writes_of_one_length_within_one_tick_are_both_seen(store: Store, root: Path) -> None:
+    unnoticed = 0
+    for step in range(0, 400, 2):
+        fd = os.open(root / "a", os.O_CREAT | os.O_WRONLY)
+        os.write(fd, b"%07d" % step)
+        before = os.fstat(fd)
+        store.snapshot(step)
+        os.pwrite(fd, b"%07d" % (step + 1), 0)
+        after = os.fstat(fd)
+        unnoticed += (before.st_mtime_ns, before.st_ctime_ns) == (after.st_mtime_ns, after.st_ctime_ns)
+        os.close(fd)
+        assert store.snapshot(step + 1) == Change(modified=("a",))
+    assert unnoticed, "the machine is too slow for the race that this test is about"
+
+
+def test_unchanged_files_are_not_read_again(store: Store, root: Path) -> None:
+    with (root / "large").open("wb") as file:
+        file.truncate(300_000_000)
+    settle(root)
+    store.snapshot(1)
+    started = time.process_time()
+    assert not store.snapshot(2)
+    assert time.process_time() - started < 0.02
+
+
+def test_a_touched_file_is_no_change_and_is_read_only_once_more(store: Store, root: Path) -> None:
+    (root / "a").write_text("x")
+    store.snapshot(1)
+    os.utime(root / "a", ns=(0, 0))
+    settle(root)
+    assert not store.snapshot(2) and len(lines(store)) == 1
+    (store.folder / "objects").rename(store.folder / "away")
+    assert not store.snapshot(3)
+    assert not (store.folder / "objects").exists()
+
+
+def test_a_change_of_mode_alone_is_a_change(store: Store, root: Path) -> None:
+    (root / "a").write_text("x")
+    (root / "b").mkdir()
+    store.snapshot(1)
+    (root / "a").chmod(0o700)
+    (root / "b").chmod(0o700)
+    assert store.snapshot(2) == Change(modified=("a", "b"))
+    (root / "a").chmod(0o4700)
+    assert not store.snapshot(3), "a set-uid bit is never recorded"
+
+
+def test_a_workspace_beyond_its_bounds_is_refused_before_anything_is_read(store: Store, root: Path) -> None:
+    with (root / "giant").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(TooBig, match=r"holds 1.1 TB, which is more than 8.0 GB"):
+        store.snapshot(1, max_bytes=8 * 10**9)
+    (root / "giant").unlink()
+    for n in range(11):
+        (root / str(n)).touch()
+    with pytest.raises(TooBig, match="more than 10 files"):
+        store.snapshot(1, max_files=10)
+    assert objects(store) == [] and store.state(1) == {}
+    assert len(store.snapshot(1, max_bytes=0, max_files=11).added) == 11
+
+
+def deepen(root: Path, levels: int) -> None:
+    script = f"import os\nfor _ in range({levels}): os.mkdir('d'); os.chdir('d')\nopen('end', 'w').close()"
+    subprocess.run([sys.executable, "-c", script], cwd=root, check=True)
+
+
+def test_a_tree_too_deep_is_refused_and_can_still_be_removed(store: Store, root: Path) -> None:
+    (root / "kept").write_text("x")
+    store.snapshot(1)
+    deepen(root, 3000)
+    with pytest.raises(TooBig, match="deeper than 64 folders"):
+        store.snapshot(2)
+    store.restore(1, root)
+    assert [path.name for path in root.iterdir()] == ["kept"]
+
+
+def test_the_longest_paths_that_are_accepted_come_back(store: Store, root: Path, tmp_path: Path) -> None:
+    script = (
+        "import os\nfor _ in range(62): os.mkdir('n' * 200); os.chdir('n' * 200)\nopen('end', 'w').close()"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=root, check=True)
+    assert len(store.snapshot(1).added) == 63
+    store.restore(1, tmp_path / "copy")
+    again = Store(tmp_path / "again", tmp_path / "copy")
+    again.snapshot(1)
+    assert again.tree_hash(1) == store.tree_hash(1)
+    for folder in (root, tmp_path / "copy"):
+        Store(tmp_path / "nothing", folder).restore(0, folder)
+
+
+def test_restore_makes_the_folder_exact(store: Store, root: Path, tmp_path: Path) -> None:
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "file").write_text("x")
+    (root / "folder").mkdir()
+    (root / "folder" / "file").write_text("1")
+    (root / "file").write_text("2")
+    (root / "link").symlink_to("file")
+    store.snapshot(1)
+    before = seen(root)
+    shutil.rmtree(root / "folder")
+    (root / "folder").symlink_to(tmp_path / "precious")
+    (root / "file").unlink()
+    (root / "file").mkdir()
+    (root / "file" / "x").symlink_to(tmp_path / "precious")
+    (root / "link").unlink()
+    (root / "link").write_text("no link")
+    os.mkfifo(root / "pipe")
+    (root / "locked" / "in").mkdir(parents=True)
+    (root / "locked").chmod(0)
+    store.snapshot(2)
+    store.restore(1, root)
+    assert seen(root) == before
+    assert (tmp_path / "precious" / "file").read_text() == "x"
+    assert store.snapshot(3), "the manifest's last state is another one, so going back is a change"
+    assert store.tree_hash(3) == store.tree_hash(1) != store.tree_hash(2)
+
+
+def test_restore_leaves_what_is_right_and_the_next_snapshot_is_empty(store: Store, root: Path) -> None:
+    for name in "abc":
+        (root / name).write_text(name)
+    store.snapshot(1)
+    inodes = {name: (root / name).stat().st_ino for name in "abc"}
+    (root / "b").write_text("changed")
+    settle(root)
+    store.snapshot(2)
+    store.rewind(1)
+    store.restore(1, root)
+    assert {name for name in "abc" if (root / name).stat().st_ino == inodes[name]} >= {"a", "c"}
+    assert (root / "b").read_text() == "b"
+    assert not store.snapshot(2)
+    fresh = Store(store.folder, root)
+    fresh.restore(1, root)
+    assert not fresh.snapshot(2)
+
+
+def test_restore_does_not_write_through_a_second_name(store: Store, root: Path) -> None:
+    (root / "a").write_text("one")
+    (root / "b").write_text("two")
+    store.snapshot(1)
+    (root / "a").unlink()
+    (root / "a").hardlink_to(root / "b")
+    store.restore(1, root)
+    assert ((root / "a").read_text(), (root / "b").read_text()) == ("one", "two")
+
+
+@is_root
+def test_restored_files_belong_to_the_owner(store: Store, root: Path, tmp_path: Path) -> None:
+    (root / "d").mkdir()
+    (root / "d" / "f").write_text("x")
+    (root / "l").symlink_to(tmp_path / "snapshots")
+    store.snapshot(1)
+    store.restore(1, root, owner=12345)
+    assert {(p.lstat().st_uid, p.lstat().st_gid) for p in [root, *root.rglob("*")]} == {(12345, 12345)}
+    assert store.folder.stat().st_uid == os.geteuid()
+    assert not store.snapshot(2)
+
+
+def test_rewinding_forgets_later_steps_only(store: Store, root: Path) -> None:
+    for step in range(5):
+        (root / "a").write_text(str(step))
+        store.snapshot(step)
+    with pytest.raises(Fault, match="step 2 is already past"):
+        store.snapshot(2)
+    store.rewind(2)
+    assert [line["step"] for line in lines(store)] == [0, 1, 2]
+    store.restore(2, root)
+    assert (root / "a").read_text() == "2"
+    (root / "a").write_text("other")
+    assert store.snapshot(3) == Change(modified=("a",))
+    assert Store(store.folder).content(3, "a") == b"other"
+    store.rewind(-1)
+    assert store.state(9) == {}
+
+
+def test_known_contents_are_not_stored_but_found(root: Path, tmp_path: Path) -> None:
+    data = os.urandom(2_000_000)
+    (tmp_path / "train.csv").write_bytes(data)
+    (root / "train.csv").write_bytes(data)
+    known = {blake3(data).hexdigest(): tmp_path / "train.csv"}
+    store = Store(tmp_path / "snapshots", root, known)
+    store.snapshot(3)
+    assert objects(store) == [] and store.check() == []
+    store.restore(3, tmp_path / "copy")
+    assert (tmp_path / "copy" / "train.csv").read_bytes() == data
+    with pytest.raises(Fault, match=r"train.csv at step 3: its stored content \w+ is missing"):
+        Store(store.folder).restore(3, tmp_path / "other")
+    (tmp_path / "train.csv").write_bytes(data[1:] + b"x")
+    with pytest.raises(Fault, match="damaged"):
+        store.restore(3, tmp_path / "third")
+
+
+@pytest.mark.parametrize("size", [10, 50_000, 3_000_000])
+@pytest.mark.parametrize("damage", ["gone", "short", "flipped", "longer"])
+def test_a_damaged_object_is_a_fault_and_found_by_the_check(
+    store: Store, root: Path, tmp_path: Path, size: int, damage: str
+) -> None:
+    (root / "a").write_bytes(bytes(range(10)) * (size // 10))
+    store.snapshot(1)
+    (place,) = objects(store)
+    data = place.read_bytes()
+    match damage:
+        case "gone":
+            place.unlink()
+        case "short":
+            place.write_bytes(data[:-1])
+        case "flipped":
+            place.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+        case "longer":
+            place.write_bytes(data + data)
+    if not (damage == "longer" and place.suffix):  # what follows a compressed frame is never read
+        assert len(store.check()) == 1 and "a at step 1" in store.check()[0]
+        with pytest.raises(Fault, match="a at step 1"):
+            store.content(1, "a")
+        with pytest.raises(Fault, match="a at step 1"):
+            store.export(1, "a", tmp_path / "out")
+        with pytest.raises(Fault, match="a at step 1"):
+            store.restore(1, tmp_path / "copy")
+        assert not (tmp_path / "out").exists() and list((tmp_path / "copy").iterdir()) == []
+
+
+def test_one_file_of_one_step_can_be_read_or_exported(store: Store, root: Path, tmp_path: Path) -> None:
+    (root / "sub").mkdir()
+    (root / "sub" / "a").write_text("text")
+    (root / "link").symlink_to("/etc/passwd")
+    store.snapshot(1)
+    store.export(1, "/workspace/sub/a", tmp_path / "out")
+    assert (tmp_path / "out").read_text() == "text"
+    for path, sentence in (
+        ("none", "none does not exist at step 1"),
+        ("sub", "sub is a folder at step 1"),
+        ("link", "link is a link at step 1"),
+    ):
+        with pytest.raises(ActionError, match=sentence):
+            store.export(1, path, tmp_path / "out")
+    with pytest.raises(ActionError, match=r"sub/a is too big \(4 B\)"):
+        store.content(1, "sub/a", cap=3)
+
+
+def test_a_diff_shows_text_and_sums_up_the_rest(store: Store, root: Path) -> None:
+    (root / "train.py").write_text("a\nb\nc\n")
+    (root / "model.bin").write_bytes(b"\0" * 1000)
+    (root / "gone.txt").write_text("bye")
+    store.snapshot(1)
+    (root / "train.py").write_text("a\nB\nc\n")
+    (root / "model.bin").write_bytes(b"\0" * 2000)
+    (root / "gone.txt").unlink()
+    (root / "huge.txt").write_text("x\n" * 200_000)
+    (root / "link").symlink_to("x")
+    store.snapshot(2)
+    assert store.diff(1, 2) == (
+        "--- a/gone.txt\n+++ b/gone.txt\n@@ -1 +0,0 @@\n-bye\n\\ No newline at end of file\n"
+        "huge.txt: nothing -> file, 400.0 kB, mode 644\n"
+        "link: nothing -> link to x\n"
+        "model.bin: file, 1.0 kB, mode 644 -> file, 2.0 kB, mode 644\n"
+        "--- a/train.py\n+++ b/train.py\n@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n"
+    )
+    assert store.diff(2, 2) == ""
+    assert store.diff(1, 2, cap=60).endswith("... (cut off)\n")
+
+
+def test_a_diff_takes_no_longer_for_files_made_to_confuse_it(store: Store, root: Path) -> None:
+    (root / "a").write_text("".join(f"{n % 101}\n" for n in range(1999)))
+    store.snapshot(1)
+    (root / "a").write_text("".join(f"{n * 7 % 101}\n" for n in range(1999)))
+    store.snapshot(2)
+    started = time.process_time()
+    assert store.diff(1, 2)
+    assert time.process_time() - started < 5
+
+
+def test_the_tree_hash_is_of_the_state_and_not_of_the_way_to_it(
+    store: Store, root: Path, tmp_path: Path
+) -> None:
+    (root / "a").write_text("1")
+    store.snapshot(1)
+    (root / "b").write_text("2")
+    store.snapshot(2)
+    other = Store(tmp_path / "other", root)
+    other.snapshot(1)
+    assert other.tree_hash(1) == store.tree_hash(2) != store.tree_hash(1)
+
+
+@pytest.mark.parametrize("torn", [b'{"step": 9, "chan', b'{"step": 9}\n', b"\xff\xfe\n", b'{"step": 9}'])
+def test_a_torn_last_line_is_passed_over_and_cut_off_by_the_next_writer(
+    store: Store, root: Path, torn: bytes
+) -> None:
+    (root / "a").write_text("1")
+    store.snapshot(1)
+    manifest = store.folder / "manifest.jsonl"
+    whole = manifest.read_bytes()
+    manifest.write_bytes(whole + torn)
+    assert list(Store(store.folder).state(9)) == ["a"]
+    assert manifest.read_bytes() == whole + torn, "a reader changes nothing"
+    (root / "b").write_text("2")
+    assert Store(store.folder, root).snapshot(2) == Change(added=("b",))
+    assert manifest.read_bytes().startswith(whole + b'{"step":2')
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"../out": {"kind": "folder", "mode": 0o755}},
+        {"/etc/x": {"kind": "folder", "mode": 0o755}},
+        {"a/../../b": {"kind": "folder", "mode": 0o755}},
+        {"a": {"kind": "file", "mode": 0o4755, "hash": "0" * 64, "size": 1}},
+        {"a": {"kind": "file", "mode": 0o755, "hash": "../../secret", "size": 1}},
+        {"a": {"kind": "device", "mode": 0o755}},
+        {"a": {"kind": "folder", "mode": "x"}},
+    ],
+)
+def test_a_manifest_made_up_to_lead_outside_is_damaged(tmp_path: Path, changed: dict[str, object]) -> None:
+    bad = json.dumps({"step": 1, "changed": changed, "removed": []})
+    good = json.dumps({"step": 2, "changed": {}, "removed": []})
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / "manifest.jsonl").write_text(f"{bad}\n{good}\n")
+    with pytest.raises(Fault, match="line 1 is damaged"):
+        Store(tmp_path / "s").restore(2, tmp_path / "copy")
+    assert "line 1 is damaged" in Store(tmp_path / "s").check()[0]
+
+
+def test_a_made_up_file_below_a_link_is_not_written_through_it(
+    tmp_path: Path, store: Store, root: Path
+) -> None:
+    (root / "f").write_text("x")
+    store.snapshot(1)
+    entry = lines(store)[0]["changed"]["f"]  # type: ignore[index]
+    changed = {"l": {"kind": "link", "target": str(tmp_path)}, "l/made": entry}
+    (store.folder / "manifest.jsonl").write_text(
+        json.dumps({"step": 1, "changed": changed, "removed": []}) + "\n"
+    )
+    with pytest.raises(Fault):
+        Store(store.folder).restore(1, tmp_path / "copy")
+    assert not (tmp_path / "made").exists()
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from mlagentbench.workspace.store import Store
+folder = Path(sys.argv[1])
+store, step = Store(folder / "snapshots", folder / "workspace"), int(sys.argv[2])
+print("ready", flush=True)
+while True:
+    for n in range(20):
+        (folder / "workspace" / f"{n}").write_text(f"{step} {n} " * (1 + 5000 * (n % 3)))
+    store.snapshot(step)
+    step += 1
+"""
+
+
+def test_a_writer_killed_at_any_moment_leaves_a_whole_history(
+    store: Store, root: Path, tmp_path: Path
+) -> None:
+    chance, last = random.Random(1), 0
+    for _ in range(8):
+        environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+        command = [sys.executable, "-c", KILLED, str(tmp_path), str(last + 1)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as writer:
+            assert writer.stdout and writer.stdout.readline() == b"ready\n"
+            until = time.monotonic() + chance.random() * 0.1
+            while time.monotonic() < until:
+                pass
+            writer.send_signal(signal.SIGKILL)
+        reopened = Store(store.folder, root)
+        assert reopened.check() == []
+        for path in objects(store):
+            if not path.suffix:
+                assert blake3(path.read_bytes()).hexdigest() == path.parent.name + path.name
+        last = max((int(str(line["step"])) for line in whole_lines(store)), default=last)
+        reopened.restore(last, root)
+        assert not reopened.snapshot(last) and list((store.folder / "partial").iterdir()) == []
+    assert last > 0
+
+
+def whole_lines(store: Store) -> list[dict[str, object]]:
+    path = store.folder / "manifest.jsonl"
+    data = path.read_bytes() if path.exists() else b""
+    return [json.loads(line) for line in data[: data.rfind(b"\n") + 1].splitlines()]
+
+
+@is_root
+@pytest.mark.parametrize("files", [1, 3000])
+def test_a_full_disk_is_a_fault_and_the_history_before_it_stays(
+    root: Path, tmp_path: Path, files: int
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    # One big file does not fit as an object; 3,000 names of one content do not fit as a line.
+    size = "size=1m" if files == 1 else "size=400k"
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", size, "none", str(disk)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("cannot mount here")
+    try:
+        store = Store(disk / "snapshots", root)
+        (root / "first").write_text("x")
+        store.snapshot(1)
+        for n in range(files):
+            (root / ("n" * 100 + str(n))).write_bytes(os.urandom(2_000_000) if files == 1 else b"")
+        before = (store.folder / "manifest.jsonl").read_bytes()
+        for _ in range(2):
+            with pytest.raises(Fault, match="disk full"):
+                store.snapshot(2)
+        assert (store.folder / "manifest.jsonl").read_bytes() == before
+        assert list((store.folder / "partial").iterdir()) == [] and store.check() == []
+        subprocess.run(["mount", "-o", "remount,size=20m", str(disk)], check=True)
+        assert len(store.snapshot(2).added) == files
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+LOCKED = """
+import os, sys
+from pathlib import Path
+from mlagentbench.workspace.files import Workspace
+from mlagentbench.workspace.store import Store
+folder = Path(sys.argv[1])
+root = folder / "workspace"
+(root / "shut" / "in" / "deep").mkdir(parents=True)
+(root / "shut" / "in" / "file").write_text("hidden")
+(root / "file").write_text("locked")
+(root / "listed").mkdir()
+(root / "listed" / "x").write_text("x")
+locks = {"file": 0, "shut/in/file": 0o200, "shut/in/deep": 0o100, "shut/in": 0, "shut": 0o555, "listed": 0o400, ".": 0}
+for name, mode in locks.items():
+    (root / name).chmod(mode)
+assert Workspace(root, ("shut/in/file",)).read_only_paths() == ["shut/in/file"]
+store = Store(folder / "snapshots", root)
+added = store.snapshot(1).added
+assert added == ("file", "listed", "listed/x", "shut", "shut/in", "shut/in/deep", "shut/in/file"), added
+assert root.stat().st_mode & 0o777 == 0, "left as it was found"
+assert not store.snapshot(2)
+assert {n: e.mode for n, e in store.state(1).items() if n in locks} == {n: m for n, m in locks.items() if n != "."}
+assert store.content(1, "shut/in/file") == b"hidden"
+for target in (folder / "copy", folder / "copy", root):
+    store.restore(1, target)
+    again = Store(folder / "again", target)
+    again.snapshot(1)
+    assert again.tree_hash(1) == store.tree_hash(1)
+store.restore(0, root)
+store.restore(0, folder / "copy")
+assert list(root.iterdir()) == list((folder / "copy").iterdir()) == []
+"""
+
+
+def test_without_root_locked_files_are_recorded_restored_and_removed_too() -> None:
+    with tempfile.TemporaryDirectory() as place:
+        user = 65534 if os.geteuid() == 0 else None
+        (Path(place) / "workspace").mkdir()
+        if user is not None:
+            for path in (Path(place), Path(place) / "workspace"):
+                os.chown(path, user, user)
+        command = [sys.executable, "-c", LOCKED, place]
+        environment = {**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(command, env=environment, user=user, group=user, capture_output=True, text=True)
+        if "mlagentbench" in done.stderr and "ModuleNotFoundError" in done.stderr:
+            pytest.skip("another user cannot read this checkout")
+        assert done.returncode == 0, done.stderr
+
+
+NAMES = st.sampled_from(["a", "b", "c d", "é", os.fsdecode(b"\xff"), "n\nl"])
+PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
+DEEDS = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), PATHS, st.binary(max_size=8)),
+        st.tuples(st.just("mode"), PATHS, st.sampled_from([0o600, 0o755, 0o700])),
+        st.tuples(st.just("folder"), PATHS, st.none()),
+        st.tuples(st.just("link"), PATHS, st.sampled_from(["a", "..", "/etc/passwd"])),
+        st.tuples(st.just("remove"), PATHS, st.none()),
+    ),
+    max_size=8,
+)
+
+
+def do(root: Path, deed: str, path: str, what: object) -> None:
+    place = root / path
+    if any(above.is_symlink() for above in place.parents if above != root):
+        return
+    try:
+        match deed:
+            case "write" if not place.is_symlink():
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_bytes(what)  # type: ignore[arg-type]
+            case "mode" if not place.is_symlink():
+                place.chmod(what)  # type: ignore[arg-type]
+            case "folder":
+                place.mkdir(parents=True, exist_ok=True)
+            case "link":
+                place.symlink_to(what)  # type: ignore[arg-type]
+            case "remove":
+                shutil.rmtree(place) if place.is_dir() and not place.is_symlink() else place.unlink()
+    except OSError:
+        pass
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(DEEDS, min_size=1, max_size=4), st.data())
+def test_every_step_of_any_history_can_be_restored(
+    history: list[list[tuple[str, str, object]]], data: st.DataObject
+):
+    with tempfile.TemporaryDirectory() as place:
+        root = Path(place) / "workspace"
+        root.mkdir()
+        store, steps = Store(Path(place) / "snapshots", root), []
+        for step, deeds in enumerate(history):
+            for deed in deeds:
+                do(root, *deed)
+            change = store.snapshot(step)
+            steps.append(seen(root))
+            assert bool(change) == (steps[-1] != (steps[-2] if step else {}))
+        for step in data.draw(st.permutations(range(len(steps)))):
+            store.restore(step, root)
+            assert seen(root) == steps[step]
+            assert {path: entry.kind for path, entry in store.state(step).items()} == {
+                path: kind for path, (kind, _, _) in steps[step].items()
+            }
+        store.snapshot(len(steps))
+        assert store.tree_hash(len(steps)) == store.tree_hash(step)
+        assert Store(store.folder).check() == []
+
+
+def test_the_cost_of_a_step_does_not_grow_with_their_number(store: Store, root: Path) -> None:
+    took = []
+    for step in range(1000):
+        (root / "train.py").write_text(f"print({step})")
+        started = time.process_time()
+        store.snapshot(step)
+        took.append(time.process_time() - started)
+    assert sorted(took[-100:])[50] < 3 * sorted(took[:100])[50] + 0.001
+    assert len(lines(store)) == len(objects(store)) == 1000
