@@ -54,9 +54,7 @@ def test_paths_are_normalised_by_their_letters_alone(given_path: str, meant: str
     assert normal(given_path) == meant
 
 
-@pytest.mark.parametrize(
-    "path", ["..", "../a", "a/../../b", "/etc/passwd", "/workspace/../etc", "/", "/workspaces"]
-)
+@pytest.mark.parametrize("path", ["..", "../a", "a/../../b", "/etc/passwd", "/workspace/../etc", "/", "/workspaces"])
 def test_a_path_that_leaves_the_workspace_is_refused(path: str) -> None:
     with pytest.raises(ActionError, match="is outside the workspace"):
         normal(path)
@@ -355,9 +353,7 @@ def test_all_that_is_written_belongs_to_the_owner(root: Path, tmp_path: Path) ->
 
 @is_root
 def test_a_full_disk_is_a_fault_and_the_old_file_stays(root: Path) -> None:
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(root)], capture_output=True
-    )
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(root)], capture_output=True)
     if mounted.returncode:
         pytest.skip("cannot mount here")
     try:

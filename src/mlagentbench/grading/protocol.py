@@ -4,17 +4,20 @@ import ast
 import json
 import os
 import select
+import stat
 import struct
 import subprocess
 import time
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 
-from mlagentbench.errors import InvalidSubmission
+from mlagentbench.errors import InvalidSubmission, SandboxFault
 from mlagentbench.grading import driver
 from mlagentbench.records import Limits
 from mlagentbench.runtimes.base import Runtime, runtime
@@ -23,10 +26,15 @@ from mlagentbench.sandbox.choose import sandbox, unprivileged_user
 
 Array = np.ndarray[Any, Any]
 FAILED = 1 << 63  # the bit of an answer's length which says that the answer is an error
+SOURCE = 1 << 20  # bytes of a source file, at most
 
 
 class Program:
-    """One function of a submission in a fresh sandbox of its own; the folder is read-only to it."""
+    """One function of a submission in a fresh sandbox of its own; the folder is read-only to it.
+
+    With `packages`, the program may use those and Python's own, and neither start other programs nor load machine
+    code that it brought along.
+    """
 
     def __init__(
         self,
@@ -39,25 +47,27 @@ class Program:
         settings = json.loads(os.environ["MLAGENTBENCH_GRADING"])
         self.name = f"{module}.{function}"
         environment = runtime(settings["runtime"])
+        self._sandbox = sandbox(settings["sandbox"])
+        code = Path(driver.__file__)
+        inside = str(code) if self._sandbox.name == "none" else "/opt/driver.py"
         box = Box(
             workspace=folder,
             runtime=environment,
-            limits=Limits(memory_gb=4, processes=64),
+            limits=Limits(memory_gb=4, processes=256),  # threads count, and libraries start one for each core
             read_only=(".",),
-            mounts=((Path(driver.__file__), "/opt/driver.py"),),
+            mounts=((code, inside),),
             masked=_all_but(environment, packages) if packages else (),
             owner=unprivileged_user("grading"),
         )
-        argv = ["python", "-P", "/opt/driver.py", module, function]
-        self._sandbox = sandbox(settings["sandbox"])
+        argv = ["python", "-P", inside, module, function, *(["guarded"] if packages else [])]
         self._process: Process = self._sandbox.start(argv, box, stdin=subprocess.PIPE)
         stdin = self._process.child.stdin
         assert stdin is not None
         self._in, self._out = stdin.fileno(), self._process.stdout.fileno()
-        os.set_blocking(self._in, False)
-        os.set_blocking(self._out, False)
         try:
-            self._receive(time.monotonic() + start_seconds, most=0)
+            os.set_blocking(self._in, False)
+            os.set_blocking(self._out, False)
+            self._start(time.monotonic() + start_seconds)
         except BaseException:
             self.close()
             raise
@@ -82,8 +92,23 @@ class Program:
         took = time.monotonic() - started
         try:
             return driver.unpack(answer), took
-        except (ValueError, EOFError, SyntaxError, MemoryError) as error:
+        except ValueError as error:
             raise InvalidSubmission(f"{self.name} answered something that is not an array") from error
+
+    def _start(self, deadline: float) -> None:
+        """Wait until the submission is loaded. What goes wrong before its first line runs is not its fault."""
+        said = bytearray()
+        try:
+            while len(said) < len(driver.READY):
+                said += self._read(1, deadline)
+        except InvalidSubmission as error:
+            raise SandboxFault(f"no program can be started for grading: {error}; {_shown(said)}") from error
+        if said != driver.READY:
+            with suppress(InvalidSubmission):
+                while len(said) < 2000:
+                    said += self._read(1, deadline)
+            raise SandboxFault(f"no program can be started for grading: {_shown(said)}")
+        self._receive(deadline, most=0)
 
     def _send(self, data: bytes, deadline: float) -> None:
         view = memoryview(data)
@@ -94,40 +119,51 @@ class Program:
             except BlockingIOError:
                 continue
             except BrokenPipeError as error:
-                raise InvalidSubmission(f"{self.name} ended before it was asked") from error
+                raise self._ended("before it was asked") from error
 
-    def _receive(self, deadline: float, most: int) -> bytes:
+    def _receive(self, deadline: float, most: int) -> bytearray:
         (size,) = struct.unpack("<Q", self._read(8, deadline))
         if size & FAILED:
-            text = self._read(min(size & ~FAILED, 1000), deadline).decode("utf-8", "replace")
-            raise InvalidSubmission(f"{self.name} failed: {text}")
+            text = self._read(min(size & ~FAILED, 1000), deadline)
+            raise InvalidSubmission(f"{self.name} failed: {_shown(text)}")
         if size > most:
             raise InvalidSubmission(f"{self.name} answered {size:,} bytes; at most {most:,} were expected")
         return self._read(size, deadline)
 
-    def _read(self, size: int, deadline: float) -> bytes:
-        parts = bytearray()
-        while len(parts) < size:
+    def _read(self, size: int, deadline: float) -> bytearray:
+        data = bytearray(size)
+        view = memoryview(data)
+        while view:
             self._wait(self._out, select.POLLIN, deadline)
             try:
-                part = os.read(self._out, min(size - len(parts), 1 << 20))
+                count = os.readv(self._out, [view[: 1 << 20]])
             except BlockingIOError:
                 continue
-            if not part:
-                raise InvalidSubmission(f"{self.name} ended before it answered")
-            parts += part
-        return bytes(parts)
+            if not count:
+                raise self._ended("before it answered")
+            view = view[count:]
+        return data
 
     def _wait(self, fd: int, event: int, deadline: float) -> None:
         poll = select.poll()
         poll.register(fd, event)
-        while not poll.poll(100):
+        ready = False
+        while not ready:
+            ready = bool(poll.poll(100))
             if time.monotonic() > deadline:
                 raise InvalidSubmission(f"{self.name} took too long to answer")
+            # Looked at even when there is news, which a program could send byte by byte to go unwatched.
             if limit := self._process.watch.limit():
                 raise InvalidSubmission(f"{self.name} went over its {limit} limit")
-        if time.monotonic() > deadline:
-            raise InvalidSubmission(f"{self.name} took too long to answer")
+
+    def _ended(self, when: str) -> InvalidSubmission:
+        limit = self._process.watch.limit(final=True)
+        return InvalidSubmission(f"{self.name} ended {when}" + (f": it went over its {limit} limit" if limit else ""))
+
+
+def _shown(text: bytes | bytearray) -> str:
+    """What a program said, on one line."""
+    return " ".join(text.decode("utf-8", "replace").split()) or "it said nothing"
 
 
 def _all_but(environment: Runtime, packages: Sequence[str]) -> tuple[str, ...]:
@@ -143,19 +179,48 @@ def forbidden_imports(folder: Path, start: str, forbidden: Sequence[str]) -> lis
     found, todo, seen = [], [start], {start}
     while todo:
         name = todo.pop()
-        try:
-            tree = ast.parse((folder / name).read_bytes())
-        except (SyntaxError, ValueError, OSError, RecursionError):
-            continue
-        for node in ast.walk(tree):
-            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom) and node.module:
-                modules = [node.module]
-            for module in modules:
-                top = module.split(".")[0]
-                if top in forbidden:
-                    found.append(f"{name} line {getattr(node, 'lineno', 0)} imports {module}")
-                elif (folder / f"{top}.py").is_file() and f"{top}.py" not in seen:
-                    seen.add(f"{top}.py")
-                    todo.append(f"{top}.py")
+        for line, module in _imports(folder, name):
+            if module.split(".")[0] in forbidden:
+                found.append(f"{name} line {line} imports {module}")
+            beside = {file for file in _files(name, module) if (folder / file).is_file()} - seen
+            seen |= beside
+            todo += sorted(beside)
     return found
+
+
+def _imports(folder: Path, name: str) -> Iterator[tuple[int, str]]:
+    """The line and the name of every module that a file imports; names after `from x import` may be modules too."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            tree = ast.parse(_source(folder, name))
+    except (SyntaxError, ValueError, OSError, RecursionError, MemoryError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            start = "." * node.level + (node.module or "")
+            yield from (
+                (node.lineno, f"{start}.{alias.name}" if node.module else start + alias.name) for alias in node.names
+            )
+
+
+def _source(folder: Path, name: str) -> bytes:
+    """A file of the submission, of a reasonable size; a link, which could lead anywhere, is not followed."""
+    path = folder / name
+    if any(part.is_symlink() for part in (path, *path.parents) if part.is_relative_to(folder) and part != folder):
+        raise OSError(f"{name} is reached through a link")
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size > SOURCE:
+        raise OSError(f"{name} is no source file")
+    return path.read_bytes()
+
+
+def _files(importer: str, module: str) -> Iterator[str]:
+    """Where, below the submission's folder, the module or the packages that hold it would lie."""
+    dots = len(module) - len(module.lstrip("."))
+    base = Path(importer).parents[dots - 1] if 0 < dots <= len(Path(importer).parents) else Path()
+    parts = module.lstrip(".").split(".")
+    for count in range(1, len(parts) + 1):
+        place = base.joinpath(*parts[:count])
+        yield from (f"{place}.py", f"{place}/__init__.py")

@@ -126,8 +126,10 @@ def _install(wanted: Runtime, folder: Path, say: Callable[[str], None]) -> None:
         assert pip.stdout is not None
         for line in pip.stdout:
             lines.append(line.strip())
-            if line.startswith(("Collecting", "Installing", "Processing")):
-                say(f"{wanted.name}: {line.strip()[:100]}")
+            if line.startswith(("Collecting", "Processing")):
+                say(f"  {Path(line.split()[1]).name}")
+            elif line.startswith("Installing"):
+                say(f"  installing {len(line.split(','))} packages")
     if pip.returncode != 0:
         errors = [line for line in lines if line.startswith("ERROR") or "No module named pip" in line]
         raise SandboxFault(f"the runtime {wanted.name} cannot be built: {(errors or lines or ['?'])[-1]}")

@@ -1,0 +1,57 @@
+# Two commands set up everything by themselves and are safe to repeat: make run, make test.
+
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check format prepare bench bubblewrap clean
+
+help:  ## show this
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
+
+run: .venv/installed bubblewrap  ## set up, let the tuner work on house-price, print the verdict
+	@$(BIN)/mlagentbench run house-price --agent tuner
+
+test: .venv/installed-dev bubblewrap prepare  ## set up, then run the tests
+	@echo "make: running the tests"
+	@$(BIN)/python -m pytest -n 2
+
+check: .venv/installed-dev  ## lint, formatting, types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: .venv/installed-dev  ## put the code into its form
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: .venv/installed bubblewrap  ## measure what the harness itself costs
+	@$(BIN)/python benchmarks/overhead.py
+
+prepare: .venv/installed bubblewrap  ## download and split the data of all tasks, build their runtimes
+	@$(BIN)/mlagentbench prepare
+
+bubblewrap:
+	@command -v bwrap >/dev/null || { echo "make: installing bubblewrap, which isolates agents"; \
+	  $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq bubblewrap >/dev/null; }
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "make: Python 3.11 or newer is needed; name one with: make PYTHON=/path/to/python3"; exit 1; }
+	@echo "make: making the virtual environment .venv"
+	@$(PYTHON) -m venv .venv
+
+.venv/installed: .venv/bin/python pyproject.toml
+	@echo "make: installing mlagentbench into .venv"
+	@$(PIP) install -q -e . 2>&1 | { grep -v '^WARNING: Location' || true; }
+	@$(BIN)/mlagentbench --help >/dev/null && touch $@
+
+.venv/installed-dev: .venv/installed
+	@echo "make: installing the tools for development"
+	@$(PIP) install -q -e '.[dev]' 2>&1 | { grep -v '^WARNING: Location' || true; }
+	@$(BIN)/python -c 'import pytest, mypy' && touch $@
+
+clean:  ## remove the virtual environment
+	rm -rf .venv

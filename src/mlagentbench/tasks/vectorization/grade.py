@@ -1,0 +1,119 @@
+"""Times a convolution layer's forward pass against the starter's, side by side."""
+
+import json
+import math
+from pathlib import Path
+from statistics import median, stdev
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mlagentbench.grading.checks import InvalidSubmission, Program, forbidden_imports
+
+STARTER = Path(__file__).parent / "starter"
+TOLERANCE = 1e-8  # of every output value; outputs are about 1 in size
+CHECKS = 4  # small layers, asked first and not timed: they warm up, and no two have the same form
+PATIENCE, GRACE = 5, 3.0  # an answer may take 5 times as long as the starter's and 3 seconds
+FORBIDDEN = (
+    *("scipy", "torch", "numba", "cython", "jax", "tensorflow", "cupy", "numexpr", "pandas", "sklearn", "lightgbm"),
+    *("ctypes", "_ctypes", "cffi", "importlib", "imp", "subprocess", "_posixsubprocess", "multiprocessing", "pty"),
+)
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
+class Layer(NamedTuple):
+    """The form of a question."""
+
+    images: tuple[int, ...]
+    filters: tuple[int, ...]
+    stride: int
+    padding: int
+
+
+def violations(submission: Path) -> list[str]:
+    """Where conv.py, or a module that it imports, uses more than numpy."""
+    return forbidden_imports(submission, "conv.py", FORBIDDEN)
+
+
+def grade(submission: Path, private: Path) -> float:
+    """The median time of the submission's forward passes, divided by that of the starter's."""
+    plan = json.loads((private / "plan.json").read_text())
+    layers = [Layer(**layer) for layer in plan["layers"]]
+    if (submission / "conv.py").is_symlink() or not (submission / "conv.py").is_file():
+        raise InvalidSubmission("conv.py is missing, or is not a plain file")
+    slowest = _starter(layers)  # not counted: it warms the machine up, and tells how long an answer may take
+    limits = [PATIENCE * seconds + GRACE for seconds in slowest]
+    starter: list[float] = []
+    submitted: list[float] = []
+    while len(starter) < plan["rounds"] or (len(starter) < plan["most"] and _doubtful(submitted, starter)):
+        if len(starter) % 2:
+            submitted.append(sum(_seconds(submission, layers, limits)[CHECKS:]))
+        starter.append(sum(_starter(layers)[CHECKS:]))
+        if len(submitted) < len(starter):
+            submitted.append(sum(_seconds(submission, layers, limits)[CHECKS:]))
+    return median(submitted) / median(starter)
+
+
+def _doubtful(submitted: list[float], starter: list[float]) -> bool:
+    """Whether the ratio is not known well: to 2 %, or to a sixth of what sets it apart from 1."""
+    spread = math.hypot(*(stdev(map(math.log, times)) for times in (submitted, starter)))
+    error = 1.25 * spread / math.sqrt(len(starter))  # of the logarithm of a ratio of medians
+    return error > max(0.02, abs(math.log(median(submitted) / median(starter))) / 6)
+
+
+def _starter(layers: list[Layer]) -> list[float]:
+    try:
+        return _seconds(STARTER, layers, [600.0] * (CHECKS + len(layers)))
+    except InvalidSubmission as error:
+        raise RuntimeError(f"the starter itself failed: {error}") from error  # our fault, and not the submission's
+
+
+def _seconds(folder: Path, layers: list[Layer], limits: list[float]) -> list[float]:
+    """How long every question takes in a sandbox that is used for nothing else; every answer must be right."""
+    rng = np.random.default_rng()  # from the system's entropy: nobody has seen these inputs before
+    asked = [*(_small_layer(rng, number) for number in range(CHECKS)), *layers]
+    with Program(folder, "conv", "forward", packages=("numpy",), start_seconds=20) as program:
+        return [_ask(program, layer, rng, limit) for layer, limit in zip(asked, limits, strict=True)]
+
+
+def _small_layer(rng: np.random.Generator, number: int) -> Layer:
+    channels, kernel = int(rng.integers(1, 4)), rng.integers(1, 5, size=2).tolist()
+    images = (int(rng.integers(1, 3)), channels, *rng.integers(5, 10, size=2).tolist())
+    filters = (int(rng.integers(1, 4)), channels, *kernel)
+    return Layer(images, filters, stride=1 + number % 3, padding=int(rng.integers(0, 3)))
+
+
+def _ask(program: Program, layer: Layer, rng: np.random.Generator, limit: float) -> float:
+    images, bias = rng.normal(size=layer.images), rng.normal(size=layer.filters[0])
+    weights = rng.normal(size=layer.filters) / np.sqrt(np.prod(layer.filters[1:]))
+    right = _convolved(images, weights, bias, layer)
+    numbers = (np.array(layer.stride), np.array(layer.padding))
+    answers, seconds = program.ask(images, weights, bias, *numbers, seconds=limit, most=right.nbytes)
+    _compare(answers, right)
+    return seconds
+
+
+def _convolved(images: Array, weights: Array, bias: Array, layer: Layer) -> Array:
+    """The right output."""
+    edges = (layer.padding, layer.padding)
+    padded = np.pad(images, ((0, 0), (0, 0), edges, edges))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, weights.shape[2:], axis=(2, 3))
+    windows = windows[:, :, :: layer.stride, :: layer.stride]
+    output: Array = np.einsum("ncyxij,fcij->nfyx", windows, weights) + bias[:, None, None]
+    return output
+
+
+def _compare(answers: list[Array], right: Array) -> None:
+    if len(answers) != 1:
+        raise InvalidSubmission(f"forward returned {len(answers)} arrays; it must return one")
+    (answer,) = answers
+    if answer.shape != right.shape or answer.dtype != np.float64:
+        raise InvalidSubmission(f"forward returned {answer.dtype} {answer.shape} where float64 {right.shape} is right")
+    if not np.isfinite(answer).all():
+        raise InvalidSubmission("forward returned values that are not finite")
+    worst = float(np.abs(answer - right).max())
+    if worst > TOLERANCE:
+        raise InvalidSubmission(
+            f"forward returned values that are wrong by up to {worst:.3g}; {TOLERANCE:g} is allowed"
+        )

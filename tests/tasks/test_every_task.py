@@ -1,0 +1,137 @@
+"""Every task folder, held to the same contract: a new task needs no new test."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mlagentbench.preparation.prepare import prepared
+from mlagentbench.runner.setup import set_up
+from mlagentbench.runner.start import start
+from mlagentbench.task import PARTS, Task
+
+TASKS = Task.names()
+TABLES = [name for name in TASKS if Task.load(name).config.submission.endswith(".csv")]
+
+
+def quiet(line: str) -> None:
+    pass
+
+
+@pytest.fixture(scope="session")
+def graded(tmp_path_factory):
+    """Grades a submission of a task, as the harness does; the answer of the grader's process."""
+
+    def ask(task: Task, submission: Path) -> dict[str, object]:
+        answer = tmp_path_factory.mktemp("answer") / "answer.json"
+        private = prepared(task, "open", quiet).private
+        settings = json.dumps({"runtime": task.config.runtime, "sandbox": "bwrap"})
+        subprocess.run(
+            [sys.executable, "-m", "mlagentbench.grading.child", task.folder, submission, private, answer],
+            env={**os.environ, "MLAGENTBENCH_GRADING": settings},
+            check=True,
+        )
+        return json.loads(answer.read_text())
+
+    return ask
+
+
+@pytest.fixture(scope="session")
+def starter_run(tmp_path_factory):
+    """The baseline agent's run of a task, made once."""
+    done = {}
+
+    def run(name: str):
+        if name not in done:
+            out = tmp_path_factory.mktemp("baseline") / "run"
+            done[name] = start(set_up(name, "open", "bwrap", quiet), "baseline", out)
+        return done[name]
+
+    return run
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_folder_is_whole_and_both_editions_are_there(name):
+    task = Task.load(name)
+    assert not [part for part in (*PARTS, "README.md", "starter/train.py") if not (task.folder / part).exists()]
+    assert set(task.config.editions) == {"open", "paper"}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_what_was_measured_makes_the_task_winnable(name):
+    task = Task.load(name)
+    edition = task.edition("open")
+    assert edition.baseline is not None and edition.baseline.n >= 8 and edition.reference is not None
+    gain = (edition.reference - edition.baseline.mean) / edition.baseline.mean
+    assert (gain if task.config.better == "higher" else -gain) > 0.10
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_nothing_private_is_in_what_the_agent_gets(name):
+    task = Task.load(name)
+    data = prepared(task, "open", quiet)
+    given = {path.read_bytes() for root in (data.public, task.starter) for path in root.rglob("*") if path.is_file()}
+    assert not [path for path in data.private.rglob("*") if path.is_file() and path.read_bytes() in given]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_nothing_agent_does_not_succeed(name, tmp_path):
+    assert not start(set_up(name, "open", "bwrap", quiet), "nothing", tmp_path / "run").success
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_baseline_agent_is_valid_and_does_not_succeed(name, starter_run):
+    result = starter_run(name)
+    assert (result.valid, result.success, result.ending) == (True, False, "submitted"), result.note
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_starter_scores_what_task_toml_says(name, starter_run):
+    known = Task.load(name).edition("open").baseline
+    assert known is not None
+    assert abs(starter_run(name).score - known.mean) <= 6 * known.sd + 1e-6 * abs(known.mean)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_reference_succeeds(name, tmp_path):
+    result = start(set_up(name, "open", "bwrap", quiet), "reference", tmp_path / "run")
+    assert result.success and not result.violations, result.note
+
+
+JUNK = {
+    "empty": lambda text: b"",
+    "header only": lambda text: text.splitlines(keepends=True)[0],
+    "short": lambda text: b"".join(text.splitlines(keepends=True)[:-1]),
+    "long": lambda text: text + text.splitlines(keepends=True)[-1],
+    "repeated ids": lambda text: b"".join([*text.splitlines(keepends=True)[:-1], text.splitlines(keepends=True)[1]]),
+    "wrong columns": lambda text: b"a,b\n" + b"".join(text.splitlines(keepends=True)[1:]),
+    "not a number": lambda text: _last_cell(text, b"nan"),
+    "infinite": lambda text: _last_cell(text, b"inf"),
+    "text": lambda text: _last_cell(text, b"a lot"),
+    "prose": lambda text: b"I am sure that this is right.\n",
+    "binary": lambda text: bytes(range(256)) * 100,
+    "huge": lambda text: text + b"0" * 200_000_000,
+}
+
+
+def _last_cell(text: bytes, value: bytes) -> bytes:
+    return text.rstrip().rpartition(b",")[0] + b"," + value + b"\n"
+
+
+@pytest.mark.parametrize("junk", JUNK)
+@pytest.mark.parametrize("name", TABLES)
+def test_junk_is_invalid_with_a_sentence(name, junk, starter_run, graded, tmp_path):
+    honest = Path(starter_run(name).folder, "workspace", "submission.csv").read_bytes()
+    submission = tmp_path / "submission.csv"
+    submission.write_bytes(JUNK[junk](honest))
+    answer = graded(Task.load(name), submission)
+    assert "score" not in answer and "submission.csv" in str(answer["invalid"])
+
+
+@pytest.mark.parametrize("name", sorted(set(TASKS) - set(TABLES)))
+def test_an_empty_workspace_is_invalid_with_a_sentence(name, graded, tmp_path):
+    answer = graded(Task.load(name), tmp_path)
+    assert "score" not in answer and answer["invalid"]

@@ -1,0 +1,73 @@
+"""The house rules that a machine can check."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parents[1] / "src" / "mlagentbench"
+
+# A room may import only from rooms on later lines, and from itself.
+LAYERS = [
+    {"cli", "__main__"},
+    {"terminal"},
+    {"runner"},
+    {"agents", "grading"},
+    {"environment"},
+    {"actions", "models"},
+    {"workspace", "sandbox"},
+    {"runtimes", "preparation"},
+    {"task"},
+    {"discovery", "home", "hardware", "hashing", "journal"},
+    {"records"},
+    {"errors"},
+]
+LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
+MODULES = [p for p in SRC.rglob("*.py") if "tasks" not in p.parts and p.name != "__init__.py"]
+HEAVY = {"numpy", "pandas", "scipy", "rich", "sklearn"}
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(SRC).parts[0].removesuffix(".py")
+
+
+def imported(path: Path, top_level_only: bool = False) -> set[str]:
+    tree = ast.parse(path.read_text())
+    found = set()
+    for node in tree.body if top_level_only else ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def imported_rooms(path: Path) -> set[str]:
+    return {name.split(".")[1] for name in imported(path) if name.startswith("mlagentbench.")}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(SRC)))
+def test_imports_point_down(path):
+    own = room_of(path)
+    for room in imported_rooms(path) & LEVEL.keys() - {own}:
+        assert LEVEL[own] < LEVEL[room], f"{own} must not import {room}"
+
+
+def test_every_room_has_its_level():
+    assert {room_of(path) for path in MODULES} <= LEVEL.keys()
+
+
+@pytest.mark.parametrize("path", list(SRC.glob("tasks/*/*.py")), ids=lambda p: f"{p.parent.name}/{p.name}")
+def test_a_task_imports_nothing_of_ours_but_the_checks(path):
+    ours = {name for name in imported(path) if name.startswith("mlagentbench")}
+    assert all(name.startswith("mlagentbench.grading.checks") for name in ours)
+
+
+@pytest.mark.parametrize("name", ["cli", "task", "records", "discovery", "home", "terminal/lists"])
+def test_what_every_command_loads_is_light(name):
+    assert not {module.split(".")[0] for module in imported(SRC / f"{name}.py", top_level_only=True)} & HEAVY
+
+
+@pytest.mark.parametrize("path", list((SRC / "agents").glob("*.py")), ids=lambda p: p.name)
+def test_no_agent_imports_grading(path):
+    assert "grading" not in imported_rooms(path)
