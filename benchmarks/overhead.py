@@ -22,7 +22,7 @@ from pathlib import Path
 from mlagentbench.environment import Environment
 from mlagentbench.records import Call, Limits
 from mlagentbench.runner.folder import RunFolder
-from mlagentbench.runner.run import begin
+from mlagentbench.runner.run import enter, lay_out
 from mlagentbench.runner.setup import Setup, set_up
 from mlagentbench.workspace.store import Store
 
@@ -57,9 +57,9 @@ def seconds(deed: Callable[[], object], times: int) -> float:
 @contextmanager
 def environment(setup: Setup, folder: Path) -> Iterator[Environment]:
     run = RunFolder.create(folder, setup.spec("benchmark", 0, Limits(steps=100_000)))
-    env = Environment.open(setup, run)
+    env = enter(setup, run)
     try:
-        begin(env, setup)
+        lay_out(env, setup)
         yield env
     finally:
         env.close()

@@ -2,8 +2,10 @@
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -12,7 +14,6 @@ from mlagentbench.errors import Fault, UsageError
 app = typer.Typer(
     name="mlagentbench",
     help="Measure AI research agents on machine-learning tasks: sandboxed, recorded, graded against hidden answers.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
@@ -28,16 +29,33 @@ AgentName = Annotated[str, typer.Option("--agent", help="An agent's name, or a f
 def main() -> None:
     """Run a command; a person's mistake is one line, never a traceback."""
     try:
-        app()
-    except UsageError as error:
-        print(f"mlagentbench: {error}", file=sys.stderr)
-        sys.exit(2)
-    except Fault as error:
-        print(f"mlagentbench: {type(error).__name__}: {error}", file=sys.stderr)
-        sys.exit(1)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(1)
+        sys.exit(app(sys.argv[1:] or ["--help"], standalone_mode=False))
+    except typer.Abort:
+        sys.exit(130)
+    except (Fault, OSError) as error:
+        _complain(f"{type(error).__name__}: {error}", 1)
+    except Exception as error:
+        if isinstance(error, UsageError):
+            _complain(str(error), 2)
+        if not hasattr(error, "format_message"):
+            raise
+        _complain(error.format_message(), 2)  # one of typer's own, whose class it does not export
+
+
+def _complain(message: str, code: int) -> NoReturn:
+    with suppress(OSError):
+        print(f"mlagentbench: {message}", file=sys.stderr)
+    sys.exit(code)
+
+
+@contextmanager
+def _resumable(folder: Path) -> Iterator[None]:
+    """Ctrl-C is a way to stop for today."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        begun = (folder / "run.json").is_file()
+        _complain(f"stopped; go on with: mlagentbench resume {folder}" if begun else "stopped", 130)
 
 
 def _print_json(value: Any) -> None:
@@ -86,26 +104,30 @@ def run(
     agent: AgentName = "tuner",
     edition: EditionName = "open",
     steps: Annotated[int | None, typer.Option("--steps", min=1, help="Most steps.")] = None,
-    hours: Annotated[float | None, typer.Option("--hours", min=0, help="Most hours of wall-clock.")] = None,
+    hours: Annotated[float | None, typer.Option("--hours", help="Most hours of wall-clock.")] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the agent and of its scripts.")] = 0,
     out: Annotated[Path | None, typer.Option("--out", help="Folder of the run; must be new or empty.")] = None,
     isolation: Isolation = "bwrap",
     instance: Annotated[str, typer.Option("--instance", help="Data drawn by prepare --fresh.")] = "",
-    memory: Annotated[float | None, typer.Option("--memory", min=0.1, help="GB that a script may use.")] = None,
+    memory: Annotated[float | None, typer.Option("--memory", help="GB that a script may use.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Let an agent work on a task, and grade what it leaves."""
-    from mlagentbench.runner.setup import agent_class, set_up
+    from mlagentbench.agents.base import load
+    from mlagentbench.runner.setup import new_place, set_up
     from mlagentbench.runner.start import start
+    from mlagentbench.task import Task
     from mlagentbench.terminal.live import watching
     from mlagentbench.terminal.words import say
 
-    agent_class(agent)  # a mistyped name should not wait for a download
+    load(agent)  # a mistyped name should not wait for a download
     asked = {"steps": steps, "hours": hours, "memory_gb": memory}
     limits = {name: value for name, value in asked.items() if value is not None}
-    setup = set_up(task, edition, isolation, say, instance)
-    with watching() as watch:
-        result = start(setup, agent, out, seed, limits, watch)
+    folder = out or new_place(Task.load(task).name, agent)
+    with _resumable(folder):
+        setup = set_up(task, edition, isolation, say, instance)
+        with watching() as watch:
+            result = start(setup, agent, folder, seed, limits, watch)
     _show_result(result, as_json)
 
 
@@ -120,7 +142,7 @@ def resume(
     from mlagentbench.terminal.live import watching
     from mlagentbench.terminal.words import say
 
-    with watching() as watch:
+    with _resumable(run), watching() as watch:
         result = proceed(run, from_step, say, watch)
     _show_result(result, as_json)
 
@@ -144,12 +166,15 @@ def grade(
 ) -> None:
     """Grade a run again from its snapshots; nothing in the run is changed."""
     from mlagentbench.runner.folder import RunFolder
-    from mlagentbench.runner.setup import set_up_again
+    from mlagentbench.runner.setup import changed, set_up_again
     from mlagentbench.runner.verify import curve
     from mlagentbench.terminal.words import number, say
 
     folder = RunFolder(run)
-    grades = curve(folder, set_up_again(folder.spec, say), every_step)
+    setup = set_up_again(folder.spec, say)
+    if differing := changed(folder.spec, setup):
+        say(f"note: the {' and '.join(differing)} changed since the run; this is not the score that it would have had")
+    grades = curve(folder, setup, every_step)
     found = []
     for step, graded in grades:
         found.append({"step": step, **graded.model_dump(mode="json")})
@@ -208,12 +233,15 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Tell a run as a story, one step in full, what it changed; or print a task's card."""
+    from mlagentbench.task import Task
     from mlagentbench.terminal.showing import show_run, show_task
 
-    if Path(what, "run.json").is_file():
+    if what in Task.names() or Path(what, "task.toml").is_file():
+        show_task(what, as_json)
+    elif Path(what).is_dir():
         show_run(Path(what), step, diff, as_json)
     else:
-        show_task(what, as_json)
+        raise UsageError(f"{what} is neither the folder of a run nor a task; there are: {', '.join(Task.names())}")
 
 
 @app.command()

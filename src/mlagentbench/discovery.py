@@ -1,6 +1,7 @@
 """Finds a plugin by its file's name: there is no registry to edit."""
 
 import importlib.util
+import inspect
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -37,18 +38,15 @@ def module_at(path: Path) -> ModuleType:
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UsageError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
     return module
 
 
 def only_subclass(module: ModuleType, base: type[Base]) -> type[Base]:
-    """The one subclass of `base` that the module defines."""
-    found = [
-        thing
-        for thing in vars(module).values()
-        if isinstance(thing, type) and issubclass(thing, base) and thing.__module__ == module.__name__
-    ]
+    """The one subclass of `base` that the module defines; abstract ones, from which others are made, do not count."""
+    classes = {thing for thing in vars(module).values() if isinstance(thing, type) and not inspect.isabstract(thing)}
+    found = [kind for kind in classes if issubclass(kind, base) and kind.__module__ == module.__name__]
     if len(found) != 1:
         raise UsageError(f"{module.__file__} must define one {base.__name__}, not {len(found)}")
     return found[0]

@@ -2,75 +2,41 @@
 
 import difflib
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
 from mlagentbench.actions import base as actions
 from mlagentbench.actions.base import Action, World
 from mlagentbench.actions.python_repl import NAME as REPL
-from mlagentbench.actions.python_repl import python_repl
+from mlagentbench.actions.python_repl import rebuild
 from mlagentbench.errors import ActionError, Fault, RunOver
 from mlagentbench.journal import Journal
 from mlagentbench.records import Call, Ending, RunSpec, Step
-from mlagentbench.runtimes.base import Runtime
-from mlagentbench.sandbox.base import Box, Sandbox
-from mlagentbench.sandbox.choose import unprivileged_user
 from mlagentbench.task import Task
-from mlagentbench.workspace.files import Workspace
-from mlagentbench.workspace.store import Store, TooBig
+from mlagentbench.workspace.paths import shown
+from mlagentbench.workspace.store import TooBig
 
 GB = 2**30
-Person = Callable[[str], str]
 
 
 class Environment:
     """One attempt at one task; recorded steps, if there are any, answer the agent until they run out."""
 
     def __init__(
-        self,
-        task: Task,
-        spec: RunSpec,
-        folder: Path,
-        store: Store,
-        sandbox: Sandbox,
-        runtime: Runtime,
-        recorded: tuple[Step, ...] = (),
-        person: Person | None = None,
+        self, task: Task, spec: RunSpec, world: World, trace: Journal, recorded: tuple[Step, ...] = ()
     ) -> None:
-        self.task, self.spec = task, spec
+        self.task, self.spec, self.world = task, spec, world
         self.actions: dict[str, Action] = actions.load(spec.interactive)
-        self.steps: list[Step] = []
+        self.steps = world.steps
         self.tokens, self.dollars = 0, 0.0
         self.current: Call | None = None
+        self.fault: Fault | None = None
         self.on_step: Callable[[Step], None] = lambda step: None
-        self._trace = Journal(folder / "trace.jsonl")
-        self._owner = unprivileged_user(spec.id) if sandbox.name == "bwrap" else None
-        self._workspace = Workspace(folder / "workspace", task.config.read_only, self._owner)
+        self._trace = trace
         self._recorded = list(recorded[::-1])
         self._clock, self._since = 0.0, time.monotonic()
         self._submitted = False
-        outputs = folder / "outputs"
-        outputs.mkdir(exist_ok=True)
-        self.world = World(
-            workspace=self._workspace,
-            store=store,
-            sandbox=sandbox,
-            box=lambda: self._box(runtime),
-            outputs=outputs,
-            seconds_left=lambda: self.seconds_left,
-            steps=self.steps,
-            person=person,
-        )
-
-    def _box(self, runtime: Runtime) -> Box:
-        return Box(
-            workspace=self._workspace.root,
-            runtime=runtime,
-            limits=self.spec.limits,
-            read_only=tuple(self._workspace.read_only_paths()),
-            environment={"SEED": str(self.spec.seed)},
-            owner=self._owner,
-        )
 
     @property
     def replaying(self) -> Call | None:
@@ -113,24 +79,40 @@ class Environment:
 
     def step(self, call: Call) -> str:
         """Do one action and return what the agent sees of it."""
+        if self.fault:
+            raise self.fault  # an agent that caught it must not go on as if nothing had happened
         if self.done:
             raise RunOver(f"the run is over: {self.ending}")
-        if self._recorded:
-            return self._replay(call)
+        call, problem = _as_recorded(call)
+        try:
+            step = self._replayed(call) if self._recorded else self._done(call, problem)
+        except Exception as error:
+            self.fault = error if isinstance(error, Fault) else Fault(f"{type(error).__name__}: {told(error)}")
+            raise self.fault from error
+        finally:
+            self.current = self.world.output = None
+        self.on_step(step)
+        return step.observation
+
+    def _done(self, call: Call, problem: str) -> Step:
         started, number = self.clock, len(self.steps) + 1
         self.current, self.world.execution = call, None
-        failed, action = False, self.actions.get(call.action)
+        self.world.seconds = min(self.spec.limits.script_minutes * 60, self.seconds_left)
+        action = self.actions.get(call.action)
         try:
-            observation = self._act(action, call)
+            if problem:
+                raise ActionError(problem)
+            observation, failed = self._act(action, call), False
         except ActionError as error:
             observation, failed = f"Error: {error}", True
-        if action and action.ends and not failed:
+        ends = bool(action and action.ends and not failed)
+        if ends:
             self.world.close()  # nothing may move in the workspace that is graded
         notes = self._record_workspace(number) if action and action.changes else ()
         step = Step(
             number=number,
             call=call,
-            observation="\n".join([observation, *notes]),
+            observation=_printable("\n".join([observation, *notes])),
             failed=failed,
             seconds=round(self.clock - started, 4),
             clock=round(self.clock, 4),
@@ -140,44 +122,44 @@ class Environment:
             notes=notes,
         )
         self._trace.append(step.model_dump_json())
-        self._submitted = bool(action and action.ends and not failed)
+        self._submitted = ends
         self.steps.append(step)
-        self.current = self.world.output = None
-        self.on_step(step)
-        return step.observation
+        return step
 
     def _act(self, action: Action | None, call: Call) -> str:
         if action is None:
             near = difflib.get_close_matches(call.action, self.actions, 1)
             hint = f" Did you mean {near[0]}?" if near else ""
             raise ActionError(f"there is no action {call.action!r}.{hint} There are: {', '.join(self.actions)}")
-        return _printable(action(self.world, call.args))
+        return action(self.world, call.args)
 
     def _record_workspace(self, number: int) -> tuple[str, ...]:
         """Take the step's snapshot; what may not be is put back, and the agent is told."""
-        store, limits = self.world.store, self.spec.limits
+        store, workspace, limits = self.world.store, self.world.workspace, self.spec.limits
         execution = self.world.execution
+        workspace.root.mkdir(exist_ok=True)  # without a sandbox, a script can remove even that
         try:
             if execution and execution.limit == "disk":
                 raise TooBig("the disk limit was hit")
             change = store.snapshot(number, int(limits.disk_gb * GB), limits.files)
         except TooBig as error:
-            store.restore(number - 1, self._workspace.root, self._owner)
+            store.restore(number - 1, workspace.root, workspace.owner)
             return (f"[{error}; the workspace is again as it was before this step]",)
-        touched = [path for path in change.modified + change.removed if self._workspace.is_read_only(path)]
+        touched = [path for path in change.modified + change.removed if workspace.is_read_only(path)]
         if not touched:
             return ()
-        given = {path: entry for path, entry in store.state(0).items() if self._workspace.is_read_only(path)}
-        store.restore(number, self._workspace.root, self._owner, over=given)
+        given = {path: entry for path, entry in store.state(0).items() if workspace.is_read_only(path)}
+        store.restore(number, workspace.root, workspace.owner, over=given)
         store.snapshot(number)
-        return (f"[read-only files were changed, and put back: {', '.join(touched[:5])}]",)
+        return (f"[read-only files were changed, and put back: {', '.join(map(shown, touched[:5]))}]",)
 
-    def _replay(self, call: Call) -> str:
+    def _replayed(self, call: Call) -> Step:
         step = self._recorded[-1]
         if (call.action, call.args) != (step.call.action, step.call.args):
+            asked = call.action if call.action != step.call.action else f"{call.action} with other arguments"
             raise Fault(
-                f"the agent does not repeat itself: step {step.number} was {step.call.action}, now it asks for"
-                f" {call.action}; resume with --from-step {step.number - 1} to let it go on differently from there"
+                f"the agent does not repeat itself: step {step.number} was {step.call.action}, now it asks for {asked};"
+                f" resume with --from-step {step.number - 1} to let it go on differently from there"
             )
         self._recorded.pop()
         self.steps.append(step)
@@ -185,28 +167,44 @@ class Environment:
         action = self.actions.get(call.action)
         self._submitted = bool(action and action.ends and not step.failed)
         if not self._recorded:
-            self.go_live()
-        return step.observation
+            self._go_live()
+        return step
 
-    def go_live(self) -> None:
+    def _go_live(self) -> None:
         """Bring the workspace, the interpreter and the clock to where the record ends."""
-        store, root = self.world.store, self._workspace.root
-        done = list(self.steps)
-        for step in [step for step in done if step.call.action == REPL and not step.failed]:
-            self.steps[:] = done[: step.number - 1]  # so that its output goes where it went
-            store.restore(step.number - 1, root, self._owner)
-            python_repl(self.world, str(step.call.args["command"]))
-        self.steps[:] = done
-        store.restore(len(done), root, self._owner)
-        self.world.execution = self.world.output = None
+        store, workspace = self.world.store, self.world.workspace
+        session: list[Step] = []
+        for step in self.steps:
+            if step.call.action == REPL and not step.failed:
+                session = [] if step.execution else [*session, step]  # an execution is the end of an interpreter
+        for step in [] if self._submitted else session:
+            store.restore(step.number - 1, workspace.root, workspace.owner)
+            rebuild(self.world, str(step.call.args["command"]), self.spec.limits.script_minutes * 60)
+        store.restore(len(self.steps), workspace.root, workspace.owner)
         self._since = time.monotonic()
 
     def close(self) -> None:
         """End everything that still runs."""
         self.world.close()
-        self.world.sandbox.release(self.world.box())
+
+
+def _as_recorded(call: Call) -> tuple[Call, str]:
+    """The call as the trace will hold it, and what is wrong with it if JSON cannot."""
+    try:
+        return Call.model_validate_json(call.model_dump_json()), ""
+    except (ValueError, TypeError, RecursionError) as error:
+        problem = f"the call cannot be written as JSON: {_printable(str(error))[:300]}"
+        return Call(action=_printable(call.action), thought=_printable(call.thought)), problem
 
 
 def _printable(text: str) -> str:
     """Text that JSON can carry: names that are no UTF-8 are shown with escapes."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def told(error: BaseException, file: str = "") -> str:
+    """An unforeseen error and where it happened: in `file` if it passed through there."""
+    frames = traceback.extract_tb(error.__traceback__)
+    here = [frame for frame in frames if frame.filename == file] or frames
+    where = f" ({Path(here[-1].filename).name}:{here[-1].lineno})" if here else ""
+    return f"{error}{where}"

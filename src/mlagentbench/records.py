@@ -2,18 +2,19 @@
 
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 FORMAT = 1  # of a run folder; readers keep understanding every earlier one
 
 Ending = Literal["submitted", "steps", "time", "tokens", "money", "stopped", "crashed", "fault"]
 Limit = Literal["time", "memory", "processes", "disk"]
+Better = Literal["higher", "lower"]
 
 
 class Record(BaseModel):
-    """Base of all records; an unknown field is an error, never ignored."""
+    """Base of all records; an unknown field is an error, never ignored, and so is a number that JSON cannot carry."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     def but(self, **changes: Any) -> Self:
         """The same record with some fields changed."""
@@ -31,15 +32,15 @@ class Call(Record):
 class Limits(Record):
     """What a run may use; None means no limit of that kind."""
 
-    steps: int = 50
-    hours: float = 5.0
-    tokens: int | None = None
-    dollars: float | None = None
-    script_minutes: float = 60.0
-    memory_gb: float = 8.0
-    disk_gb: float = 8.0
-    files: int = 100_000
-    processes: int = 256
+    steps: int = Field(gt=0, default=50)
+    hours: float = Field(gt=0, default=5.0)
+    tokens: int | None = Field(gt=0, default=None)
+    dollars: float | None = Field(gt=0, default=None)
+    script_minutes: float = Field(gt=0, default=60.0)
+    memory_gb: float = Field(gt=0, default=8.0)
+    disk_gb: float = Field(gt=0, default=8.0)
+    files: int = Field(gt=0, default=100_000)
+    processes: int = Field(gt=0, default=256)
 
 
 class Execution(Record):
@@ -88,6 +89,15 @@ class Hardware(Record):
     python: str
 
 
+class Baseline(Record):
+    """The starter's own scores, over several seeds."""
+
+    mean: float
+    sd: float = Field(ge=0)
+    n: int = Field(gt=0)
+    hardware: str = ""
+
+
 class RunSpec(Record):
     """run.json: what was asked for."""
 
@@ -102,25 +112,19 @@ class RunSpec(Record):
     limits: Limits
     sandbox: str
     interactive: bool = False
+    metric: str = ""
+    better: Better = "higher"
+    baseline: Baseline | None = None
     hashes: Hashes
     hardware: Hardware
     started: str
-
-
-class Baseline(Record):
-    """The starter's own scores, over several seeds."""
-
-    mean: float
-    sd: float
-    n: int
-    hardware: str = ""
 
 
 class Verdict(Record):
     """A score held against the baseline."""
 
     baseline: float
-    improvement: float
+    improvement: float | None
     improved: bool
     p_value: float
     success: bool
@@ -151,6 +155,7 @@ class Result(Record):
     dollars: float = 0.0
     grading_seconds: float = 0.0
     snapshot: str = ""
+    history: str = ""
     trace: str = ""
     hashes: Hashes
     folder: str = ""

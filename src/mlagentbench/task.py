@@ -8,10 +8,12 @@ from pydantic import Field, ValidationError
 
 from mlagentbench.errors import UsageError
 from mlagentbench.hashing import tree_hash
-from mlagentbench.records import Baseline, Limits, Record
+from mlagentbench.records import Baseline, Better, Limits, Record
 
 SUITE = Path(__file__).parent / "tasks"
-PARTS = ("task.toml", "description.md", "starter", "prepare.py", "grade.py", "reference")
+FILES = ("task.toml", "description.md", "prepare.py", "grade.py")
+FOLDERS = ("starter", "reference")
+PARTS = FILES + FOLDERS
 
 
 class Source(Record):
@@ -40,7 +42,7 @@ class TaskConfig(Record):
     category: str
     modality: str
     metric: str
-    better: Literal["higher", "lower"]
+    better: Better
     runtime: str
     submission: str = "submission.csv"
     read_only: tuple[str, ...] = ()
@@ -56,10 +58,11 @@ class Task:
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
         self.name = self.folder.name
-        missing = [part for part in PARTS if not (self.folder / part).exists()]
+        missing = [name for name in FILES if not (self.folder / name).is_file()]
+        missing += [f"the folder {name}" for name in FOLDERS if not (self.folder / name).is_dir()]
         if missing:
             raise UsageError(f"task {self.name}: {missing[0]} is missing in {self.folder}")
-        self.description = (self.folder / "description.md").read_text()
+        self.description = _text(self.folder / "description.md")
         self.config = _config(self.folder / "task.toml")
 
     @classmethod
@@ -67,7 +70,7 @@ class Task:
         """The task called `name` in the suite, or the one in the folder `name`."""
         if name in cls.names():
             return cls(SUITE / name)
-        if Path(name, "task.toml").is_file():
+        if Path(name).is_dir():
             return cls(Path(name))
         raise UsageError(f"no task {name!r}; there are: {', '.join(cls.names())}")
 
@@ -104,9 +107,16 @@ class Task:
         return tree_hash(self.folder / "grade.py", Path(__file__).parent / "grading")
 
 
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+
+
 def _config(path: Path) -> TaskConfig:
     try:
-        return TaskConfig.model_validate(tomllib.loads(path.read_text()))
+        return TaskConfig.model_validate(tomllib.loads(_text(path)))
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path}: not valid TOML: {error}") from error
     except ValidationError as error:
@@ -115,8 +125,8 @@ def _config(path: Path) -> TaskConfig:
 
 def explain(error: ValidationError) -> str:
     """What is wrong with a record, in one line."""
-    first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"])
+    first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")  # a typing error explains the rest
+    where = ".".join(str(part) for part in first["loc"]) or "it"
     what = "no such key" if first["type"] == "extra_forbidden" else first["msg"].lower()
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     return f"{where}: {what}{more}"

@@ -1,6 +1,7 @@
 """Action: Append File."""
 
 from mlagentbench.actions.base import World
+from mlagentbench.workspace.paths import shown
 
 
 def append_file(world: World, file_name: str, content: str) -> str:
@@ -10,5 +11,5 @@ def append_file(world: World, file_name: str, content: str) -> str:
         file_name: a valid file name with relative path to the workspace, if needed
         content: the content to be appended
     """
-    world.workspace.append(file_name, content.encode("utf-8", "surrogatepass"))
-    return f"Appended to {file_name}."
+    world.workspace.append(file_name, content.encode())
+    return f"Appended to {shown(file_name)}."

@@ -12,12 +12,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from mlagentbench import discovery
 from mlagentbench.errors import ActionError
-from mlagentbench.records import Execution, Step
+from mlagentbench.records import Execution, Limits, Step
+from mlagentbench.runtimes.base import Runtime
 from mlagentbench.sandbox.base import Box, Sandbox
 from mlagentbench.sandbox.output import Output
 from mlagentbench.sandbox.repl import Repl
 from mlagentbench.workspace.files import Workspace
 from mlagentbench.workspace.store import Store
+
+Person = Callable[[str], str]
 
 
 @dataclass
@@ -27,11 +30,13 @@ class World:
     workspace: Workspace
     store: Store
     sandbox: Sandbox
-    box: Callable[[], Box]
+    runtime: Runtime
+    limits: Limits
     outputs: Path
-    seconds_left: Callable[[], float]
+    seed: int = 0
+    person: Person | None = None
     steps: list[Step] = field(default_factory=list)
-    person: Callable[[str], str] | None = None
+    seconds: float = 0.0  # what the step at hand may take
     repl: Repl | None = None
     output: Output | None = None
     execution: Execution | None = None
@@ -39,13 +44,26 @@ class World:
     @property
     def output_file(self) -> Path:
         """Where the whole output of the step at hand goes."""
+        self.outputs.mkdir(exist_ok=True)
         return self.outputs / f"step-{len(self.steps) + 1:04d}.txt"
+
+    def box(self) -> Box:
+        """What the agent's commands may see and use; read-only is what is read-only now."""
+        return Box(
+            workspace=self.workspace.root,
+            runtime=self.runtime,
+            limits=self.limits,
+            read_only=tuple(self.workspace.read_only_paths()),
+            environment={"SEED": str(self.seed)},
+            owner=self.workspace.owner,
+        )
 
     def close(self) -> None:
         """End what outlives a step but must not outlive the run."""
         if self.repl:
             self.repl.close()
             self.repl = None
+        self.sandbox.release(Box(self.workspace.root, self.runtime))
 
 
 class Action:

@@ -1,6 +1,7 @@
 """Action: Copy File."""
 
 from mlagentbench.actions.base import World
+from mlagentbench.workspace.paths import shown
 
 
 def copy_file(world: World, source: str, destination: str) -> str:
@@ -11,4 +12,4 @@ def copy_file(world: World, source: str, destination: str) -> str:
         destination: a valid file name with relative path to the workspace, if needed
     """
     world.workspace.copy(source, destination)
-    return f"File {source} copied to {destination}."
+    return f"File {shown(source)} copied to {shown(destination)}."

@@ -6,7 +6,9 @@ from mlagentbench.actions.base import World
 from mlagentbench.errors import ActionError
 from mlagentbench.records import Execution, Limits
 from mlagentbench.sandbox.output import CAP, Output
-from mlagentbench.workspace.paths import normal
+from mlagentbench.workspace.paths import normal, shown
+
+LONGEST, MOST = 50_000, 1000  # characters of arguments, and arguments: what the kernel and bubblewrap surely take
 
 
 def execute_script(world: World, script_name: str, arguments: str = "") -> str:
@@ -18,19 +20,26 @@ def execute_script(world: World, script_name: str, arguments: str = "") -> str:
     """
     path = normal(script_name)
     if not path.endswith(".py"):
-        raise ActionError(f"{script_name} is not a Python script (its name must end in .py)")
+        raise ActionError(f"{shown(script_name)} is not a Python script (its name must end in .py)")
     world.workspace.read(script_name, 0)  # says why, if it is missing, a folder or a link
-    try:
-        extra = shlex.split(arguments)
-    except ValueError as error:
-        raise ActionError(f"the arguments cannot be read: {error}") from error
-    box = world.box()
-    seconds = min(box.limits.script_minutes * 60, world.seconds_left())
+    command = ["python", "-u", f"./{path}", *_split(arguments)]
     with Output(world.output_file) as output:
         world.output = output
-        done = world.sandbox.run(["python", "-u", f"./{path}", *extra], box, seconds, output)
+        done = world.sandbox.run(command, world.box(), world.seconds, output)
     world.execution = done.but(output_file=world.output_file.name)
-    return f"{outcome(done, box.limits, seconds)}\n{output.text}".rstrip()
+    return f"{outcome(done, world.limits, world.seconds)}\n{output.text}".rstrip()
+
+
+def _split(arguments: str) -> list[str]:
+    if "\0" in arguments or len(arguments) > LONGEST:
+        raise ActionError(f"the arguments must be shorter than {LONGEST:,} characters, and hold no NUL")
+    try:
+        words = shlex.split(arguments)
+    except ValueError as error:
+        raise ActionError(f"the arguments cannot be read: {error}") from error
+    if len(words) > MOST:
+        raise ActionError(f"there can be at most {MOST:,} arguments")
+    return words
 
 
 def outcome(done: Execution, limits: Limits, seconds: float) -> str:

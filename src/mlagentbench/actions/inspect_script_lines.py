@@ -2,6 +2,7 @@
 
 from mlagentbench.actions.base import World, numbered
 from mlagentbench.errors import ActionError
+from mlagentbench.workspace.paths import shown
 
 CHANGES = False
 MOST = 100
@@ -25,7 +26,7 @@ def inspect_script_lines(world: World, script_name: str, start_line_number: int,
     if lines[-1] == "":
         lines.pop()
     if start_line_number > len(lines):
-        raise ActionError(f"{script_name} has only {len(lines)} lines")
+        raise ActionError(f"{shown(script_name)} has only {len(lines)} lines")
     wanted = [line[:WIDEST] for line in lines[start_line_number - 1 : end_line_number]]
     last = start_line_number + len(wanted) - 1
     return f"Lines {start_line_number} to {last} of {len(lines)}:\n{numbered(wanted, start_line_number)}"

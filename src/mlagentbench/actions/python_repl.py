@@ -2,6 +2,7 @@
 
 from mlagentbench.actions.base import World
 from mlagentbench.actions.execute_script import outcome
+from mlagentbench.records import Execution
 from mlagentbench.sandbox.output import Output
 from mlagentbench.sandbox.repl import Repl
 
@@ -14,15 +15,25 @@ def python_repl(world: World, command: str) -> str:
     Args:
         command: Python code; the value of a last expression is shown
     """
-    box = world.box()
-    seconds = min(box.limits.script_minutes * 60, world.seconds_left())
-    world.repl = world.repl or Repl(world.sandbox, box)
     with Output(world.output_file) as output:
         world.output = output
-        done = world.repl.run(command, seconds, output)
+        done = _run(world, command, world.seconds, output)
     if done is None:
         return output.text.rstrip() or "(no output)"
-    world.repl = None
     world.execution = done.but(output_file=world.output_file.name)
     note = "The interpreter ended; the next command starts a new one."
-    return f"{outcome(done, box.limits, seconds)} {note}\n{output.text}".rstrip()
+    return f"{outcome(done, world.limits, world.seconds)} {note}\n{output.text}".rstrip()
+
+
+def rebuild(world: World, command: str, seconds: float) -> None:
+    """Run once more what was run before a resume, for the variables that it leaves."""
+    with Output() as output:
+        _run(world, command, seconds, output)
+
+
+def _run(world: World, command: str, seconds: float, output: Output) -> Execution | None:
+    world.repl = world.repl or Repl(world.sandbox, world.box())
+    done = world.repl.run(command, seconds, output)
+    if done is not None:
+        world.repl = None
+    return done

@@ -1,8 +1,10 @@
 """Action: Undo Edit Script."""
 
+from pathlib import PurePosixPath
+
 from mlagentbench.actions.base import World
 from mlagentbench.errors import ActionError
-from mlagentbench.workspace.paths import normal
+from mlagentbench.workspace.paths import normal, shown
 
 NAME = "Undo Edit Script"
 
@@ -13,7 +15,28 @@ def undo_edit_script(world: World, script_name: str) -> str:
     Args:
         script_name: a valid script name with relative path to the workspace, if needed
     """
-    path = normal(script_name)
+    path, name = normal(script_name), shown(script_name)
+    if world.workspace.is_read_only(path):
+        raise ActionError(f"{name} is read-only")
+    changes = _changes(world, path)
+    if not changes or changes[-1] == 0:
+        raise ActionError(f"there is no change of {name} to undo")
+    old, now = world.store.state(changes[-1] - 1), world.store.state(len(world.steps))
+    if path not in old:
+        world.workspace.remove(script_name)
+        return f"{name} did not exist before its last change; it was removed."
+    if old[path].kind == "folder" or (path in now and now[path].kind == "folder"):
+        raise ActionError(f"{name} is or was a folder; only changes of files can be undone")
+    above = [parent.as_posix() for parent in PurePosixPath(path).parents][:-1]
+    if any(now[parent].kind != "folder" for parent in above if parent in now):
+        raise ActionError(f"{name} cannot be brought back: a folder above it is none any more")
+    back = {each: old[each] for each in (path, *above) if each == path or each not in now}
+    world.store.restore(len(world.steps), world.workspace.root, world.workspace.owner, over=back)
+    return f"{name} is again as it was before its last change."
+
+
+def _changes(world: World, path: str) -> list[int]:
+    """The steps that changed a file and were not undone."""
     undone = {
         step.number
         for step in world.steps
@@ -25,13 +48,4 @@ def undo_edit_script(world: World, script_name: str) -> str:
             changes.pop()
         else:
             changes.append(step)
-    if not changes or changes[-1] == 0:
-        raise ActionError(f"there is no change of {script_name} to undo")
-    before = world.store.state(changes[-1] - 1).get(path)
-    if before is None:
-        world.workspace.remove(script_name)
-        return f"{script_name} did not exist before its last change; it was removed."
-    if before.kind != "file":
-        raise ActionError(f"{script_name} was a {before.kind} before its last change")
-    world.workspace.write(script_name, world.store.content(changes[-1] - 1, path))
-    return f"{script_name} is again as it was before its last change."
+    return changes

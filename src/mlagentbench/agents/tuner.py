@@ -16,7 +16,7 @@ from mlagentbench.environment import Environment
 from mlagentbench.records import Call
 
 SCRIPT = "train.py"
-FIGURE = re.compile(r"^validation [^:\n]*: *([-+]?[\d.]+(?:e[-+]?\d+)?)\s*$", re.IGNORECASE | re.MULTILINE)
+FIGURE = re.compile(r"^validation [^:\n]*: *(\S+)", re.IGNORECASE | re.MULTILINE)
 REAL, WHOLE = (10.0, 0.1, 3.0, 1 / 3), (2.0, 0.5)  # by what numbers of either kind are multiplied
 TRIAL, KEPT_BACK = 2, 3  # steps for a trial, and for making the best again and submitting it
 
@@ -37,10 +37,10 @@ class Tuner(Agent):
     def run(self, env: Environment) -> None:
         """Measure the starter, then try each knob in turn, as long as a round of all of them still helps."""
         self.env = env
-        self.best_source = env.step(Call(action="Read File", args={"file_name": SCRIPT}))
+        self.best_source = self.latest = env.step(Call(action="Read File", args={"file_name": SCRIPT}))
+        self.tried = {self.best_source}
         self.best, self.slowest = self._measure("measure the starter")
-        self.latest = self.best_source
-        while any([self._turn(knob) for knob in knobs(self.best_source)]):
+        while sum(self._turn(knob) for knob in knobs(self.best_source)):
             pass
         if self.latest != self.best_source:
             self._write(self.best_source, "back to the best")
@@ -63,11 +63,14 @@ class Tuner(Agent):
 
     def _try(self, knob: Knob, old: float, new: float) -> bool:
         source = turned(self.best_source, knob, new)
-        self._write(source, f"{knob.name}: {old:g} → {new:g}")
-        figure, seconds = self._measure(f"does {knob.name} = {new:g} help?")
-        if not self._is_better(figure):
+        if source in self.tried:
             return False
-        self.best, self.best_source = figure, source
+        self.tried.add(source)
+        self._write(source, f"{knob.name}: {old:g} → {new:g}")
+        found, seconds = self._measure(f"does {knob.name} = {new:g} help?")
+        if not self._is_better(found):
+            return False
+        self.best, self.best_source = found, source
         self.slowest = max(self.slowest, seconds)
         return True
 
@@ -76,25 +79,33 @@ class Tuner(Agent):
         if self.env.done:
             return math.nan, 0.0
         observation = self.env.step(Call(action="Execute Script", args={"script_name": SCRIPT}, thought=why))
-        figures = FIGURE.findall(observation)
-        return float(figures[-1]) if figures else math.nan, self.env.steps[-1].seconds
+        return figure(observation), self.env.steps[-1].seconds
 
     def _write(self, source: str, why: str) -> None:
         self.latest = source
         if not self.env.done:
             self.env.step(Call(action="Write File", args={"file_name": SCRIPT, "content": source}, thought=why))
 
-    def _is_better(self, figure: float) -> bool:
-        if not math.isfinite(figure):
+    def _is_better(self, found: float) -> bool:
+        if not math.isfinite(found):
             return False
         if not math.isfinite(self.best):
             return True
-        return figure > self.best if self.env.task.config.better == "higher" else figure < self.best
+        return found > self.best if self.env.task.config.better == "higher" else found < self.best
 
     def _may_go_on(self) -> bool:
         """Whether a trial, which may take three times the longest so far, and the submission still fit."""
-        steps = self.env.spec.limits.steps - len(self.env.steps)
-        return steps >= TRIAL + KEPT_BACK and self.env.seconds_left > 4 * self.slowest + 1
+        limits, taken = self.env.spec.limits, self.env.steps
+        left = limits.hours * 3600 - taken[-1].clock  # not the time of day: a resumed run must decide the same
+        return limits.steps - len(taken) >= TRIAL + KEPT_BACK and left > 4 * self.slowest + 1
+
+
+def figure(observation: str) -> float:
+    """The validation figure that a script printed last; not a number if it is none."""
+    try:
+        return float((FIGURE.findall(observation) or ["nan"])[-1])
+    except ValueError:
+        return math.nan
 
 
 def knobs(source: str) -> list[Knob]:
@@ -125,16 +136,18 @@ class _Number(NamedTuple):
 def _numbers(source: str) -> Iterator[_Number]:
     try:
         tree = ast.parse(source)
-    except SyntaxError:
+    except (SyntaxError, ValueError, RecursionError):
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             name, value = node.targets[0].id, node.value
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
+            name, value = node.target.id, node.value
         elif isinstance(node, ast.keyword) and node.arg:
             name, value = node.arg, node.value
         else:
             continue
         if isinstance(value, ast.Constant) and not re.search("seed|state", name, re.IGNORECASE):
-            figure = value.value
-            if isinstance(figure, int | float) and not isinstance(figure, bool):
-                yield _Number(name, figure, value)
+            number = value.value
+            if isinstance(number, int | float) and not isinstance(number, bool):
+                yield _Number(name, number, value)

@@ -1,9 +1,11 @@
 """What a task's grade.py may import: readers that refuse every malformed submission with a sentence."""
 
+import csv
+import math
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from mlagentbench.errors import InvalidSubmission
@@ -22,30 +24,28 @@ def read_answers(path: Path, id: str, columns: Sequence[str]) -> pd.DataFrame:
 
 def read_submission(path: Path, id: str, columns: Sequence[str], like: pd.DataFrame) -> pd.DataFrame:
     """The submitted numbers by id, in the order of the answers: every id once, every cell a finite number."""
-    wanted = [id, *columns]
-    table = _text_table(path, wanted, rows=len(like))
-    ids = table[id].str.strip()
-    if ids.duplicated().any():
-        raise InvalidSubmission(f"{path.name} repeats the {id} {_shown(ids[ids.duplicated()])}")
-    if unknown := set(ids) - set(like.index):
-        raise InvalidSubmission(f"{path.name} has {len(unknown):,} unknown {id}: {_shown(sorted(unknown))}")
-    if missing := set(like.index) - set(ids):
-        raise InvalidSubmission(f"{path.name} lacks {len(missing):,} {id}: {_shown(sorted(missing))}")
-    numbers = pd.DataFrame(index=ids)
-    for column in columns:
-        values = pd.to_numeric(table[column], errors="coerce").to_numpy(dtype=float)
-        wrong = ~np.isfinite(values)
-        if wrong.any():
+    table = _table(path, [id, *columns], rows=len(like))
+    ids = [row[0].strip() for row in table]
+    known = set(like.index)
+    if repeated := [each for each, count in Counter(ids).items() if count > 1]:
+        raise InvalidSubmission(f"{path.name} repeats {len(repeated):,} {id}: {_shown(repeated)}")
+    if unknown := sorted(set(ids) - known):
+        raise InvalidSubmission(f"{path.name} has {len(unknown):,} unknown {id}: {_shown(unknown)}")
+    if missing := sorted(known - set(ids)):
+        raise InvalidSubmission(f"{path.name} lacks {len(missing):,} {id}: {_shown(missing)}")
+    numbers = pd.DataFrame(index=pd.Index(ids, name=id, dtype=like.index.dtype))
+    for place, column in enumerate(columns, 1):
+        values = [_number(row[place]) for row in table]
+        if wrong := [row[place] for row, value in zip(table, values, strict=True) if not math.isfinite(value)]:
             raise InvalidSubmission(
-                f"{path.name} has {wrong.sum():,} values of {column} that are not finite numbers:"
-                f" {_shown(table[column][wrong])}"
+                f"{path.name} has {len(wrong):,} values of {column} that are not finite numbers: {_shown(wrong)}"
             )
         numbers[column] = values
     return numbers.loc[like.index]
 
 
-def _text_table(path: Path, columns: list[str], rows: int) -> pd.DataFrame:
-    """The csv as text; its size is looked at before its content."""
+def _table(path: Path, columns: list[str], rows: int) -> list[list[str]]:
+    """The rows of the csv as text, below its header; its size is looked at before its content."""
     if not path.is_file():
         raise InvalidSubmission(f"{path.name} is missing")
     size = path.stat().st_size
@@ -54,18 +54,28 @@ def _text_table(path: Path, columns: list[str], rows: int) -> pd.DataFrame:
     if size > (most := (rows + 1000) * len(columns) * CELL):
         raise InvalidSubmission(f"{path.name} has {size:,} bytes; {rows:,} predictions need at most {most:,}")
     try:
-        table = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig", index_col=False)
-    except (ValueError, pd.errors.ParserError) as error:
-        raise InvalidSubmission(f"{path.name} is not a csv file: {str(error)[:200]}") from error
-    if list(table.columns) != columns:
-        found = ", ".join(str(column)[:40] for column in table.columns[:10])
-        raise InvalidSubmission(f"{path.name} must have the columns {', '.join(columns)}; it has: {found}")
-    if len(table) != rows:
-        raise InvalidSubmission(f"{path.name} has {len(table):,} rows; there must be {rows:,}")
-    return table
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            table = [row for row in csv.reader(file, strict=True) if row]  # blank lines are no rows
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InvalidSubmission(f"{path.name} is not a csv file in UTF-8: {error}") from error
+    header = [name.strip() for name in table[0]] if table else []
+    if header != columns:
+        raise InvalidSubmission(f"{path.name} must have the columns {', '.join(columns)}; it has: {_shown(header)}")
+    if ragged := [number for number, row in enumerate(table[1:], 1) if len(row) != len(columns)]:
+        raise InvalidSubmission(f"{path.name}: row {ragged[0]:,} does not have {len(columns)} cells")
+    if len(table) - 1 != rows:
+        raise InvalidSubmission(f"{path.name} has {len(table) - 1:,} rows; there must be {rows:,}")
+    return table[1:]
 
 
-def _shown(values: Sequence[str] | pd.Series) -> str:
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _shown(values: Sequence[str]) -> str:
     """A few values, for a message."""
-    few = [repr(str(value)[:30]) for value in list(values)[:3]]
-    return ", ".join(few) + (", ..." if len(values) > 3 else "")
+    few = [repr(value[:30]) for value in values[:3]]
+    return (", ".join(few) or "none") + (", ..." if len(values) > 3 else "")

@@ -8,23 +8,29 @@ from pathlib import Path
 
 from mlagentbench.errors import Fault, InvalidSubmission
 
+LONGEST = 1000  # characters of a sentence
 
-def main(folder: Path, submission: Path, private: Path, answer: Path) -> int:
+
+def main(folder: Path, submission: Path, private: Path, answer: Path) -> None:
     """Write the score, or whose fault it is that there is none."""
     grader = runpy.run_path(str(folder / "grade.py"))
     report: dict[str, object] = {}
     try:
         if "violations" in grader:
-            report["violations"] = list(grader["violations"](submission))
+            report["violations"] = [_sentence(found) for found in grader["violations"](submission)]
         score = float(grader["grade"](submission, private))
         if not math.isfinite(score):
             raise Fault(f"the grader returned {score}")
         report["score"] = score
     except InvalidSubmission as error:
-        report["invalid"] = str(error)
+        report["invalid"] = _sentence(error) or "the submission is invalid"
     answer.write_text(json.dumps(report))
-    return 0
+
+
+def _sentence(said: object) -> str:
+    """Words that any file can hold, though they may quote a submission."""
+    return str(said).encode("utf-8", "backslashreplace").decode()[:LONGEST]
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(Path, sys.argv[1:])))
+    main(*map(Path, sys.argv[1:]))

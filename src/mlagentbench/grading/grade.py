@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -9,6 +10,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from pydantic import ValidationError
 
 from mlagentbench.errors import InvalidSubmission, TaskFault
 from mlagentbench.preparation.prepare import Prepared
@@ -63,33 +66,44 @@ def _submission(task: Task, store: Store, step: int) -> Iterator[Path | InvalidS
 
 def _ask_child(task: Task, submission: Path, private: Path, sandbox: str) -> Grade:
     with tempfile.TemporaryDirectory(prefix="mlagentbench-answer-") as folder:
-        answer = Path(folder, "answer.json")
+        answer, errors = Path(folder, "answer.json"), Path(folder, "errors.txt")
         paths = [str(path) for path in (task.folder, submission, private, answer)]
-        environment = {
-            "PATH": os.environ.get("PATH", ""),
-            "HOME": os.environ.get("HOME", "/"),
-            "LANG": "C.UTF-8",
-            "PYTHONPATH": str(PACKAGE),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "MLAGENTBENCH_GRADING": json.dumps({"runtime": task.config.runtime, "sandbox": sandbox}),
-        }
-        if "MLAGENTBENCH_HOME" in os.environ:
-            environment["MLAGENTBENCH_HOME"] = os.environ["MLAGENTBENCH_HOME"]
+        # It dies with us, however we die, and what it says is neither trusted nor held in memory.
+        command = ["setpriv", "--pdeathsig", "KILL", "--", sys.executable, "-P", "-m", "mlagentbench.grading.child"]
         try:
-            child = subprocess.run(
-                [sys.executable, "-P", "-m", "mlagentbench.grading.child", *paths],
-                capture_output=True,
-                text=True,
-                errors="replace",
-                stdin=subprocess.DEVNULL,
-                timeout=task.config.grading_minutes * 60,
-                env=environment,
-                cwd=folder,
-                check=False,
-            )
+            with errors.open("wb") as stderr:
+                child = subprocess.run(
+                    [*command, *paths],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=stderr,
+                    timeout=task.config.grading_minutes * 60,
+                    env=dict(_environment(task, sandbox)),
+                    cwd=folder,
+                    check=False,
+                )
         except subprocess.TimeoutExpired as error:
             raise TaskFault(f"{task.name}/grade.py took over {task.config.grading_minutes:g} minutes") from error
         if child.returncode != 0 or not answer.is_file():
-            last = (child.stderr.strip().splitlines() or [f"exit code {child.returncode}"])[-1]
-            raise TaskFault(f"{task.name}/grade.py failed: {last[:500]}")
-        return Grade.model_validate_json(answer.read_text())
+            raise TaskFault(f"{task.name}/grade.py failed: {_last_words(errors, child.returncode)}")
+        try:
+            return Grade.model_validate_json(answer.read_bytes())
+        except ValidationError as error:
+            raise TaskFault(f"{task.name}/grade.py gave an answer that is none: {error}") from error
+
+
+def _environment(task: Task, sandbox: str) -> Iterator[tuple[str, str]]:
+    """The few variables that a grader may see; tokens are not among them."""
+    yield from ((name, os.environ[name]) for name in ("PATH", "HOME", "MLAGENTBENCH_HOME") if name in os.environ)
+    yield "LANG", "C.UTF-8"
+    yield "PYTHONPATH", str(PACKAGE)
+    yield "PYTHONDONTWRITEBYTECODE", "1"
+    yield "MLAGENTBENCH_GRADING", json.dumps({"runtime": task.config.runtime, "sandbox": sandbox})
+
+
+def _last_words(errors: Path, code: int) -> str:
+    with errors.open("rb") as file:
+        file.seek(max(0, errors.stat().st_size - 4000))
+        lines = file.read().decode("utf-8", "replace").strip().splitlines()
+    how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    return f"{lines[-1][:500]} ({how})" if lines else how

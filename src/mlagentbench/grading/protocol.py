@@ -46,6 +46,7 @@ class Program:
     ) -> None:
         settings = json.loads(os.environ["MLAGENTBENCH_GRADING"])
         self.name = f"{module}.{function}"
+        self._paused = False
         environment = runtime(settings["runtime"])
         self._sandbox = sandbox(settings["sandbox"])
         code = Path(driver.__file__)
@@ -82,9 +83,17 @@ class Program:
         """End the program with everything that it started."""
         self._process.close()
 
+    def pause(self) -> None:
+        """Stop it where it is, with everything that it started, until it is asked again."""
+        self._process.tree.pause()
+        self._paused = True
+
     def ask(self, *arrays: Array, seconds: float, most: int) -> tuple[list[Array], float]:
         """The answer to one question, of at most `most` bytes, and how long it took."""
         question = driver.pack(list(arrays))
+        if self._paused:
+            self._process.tree.unpause()
+            self._paused = False
         started = time.monotonic()
         deadline = started + seconds
         self._send(struct.pack("<Q", len(question)) + question, deadline)

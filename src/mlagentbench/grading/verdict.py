@@ -1,20 +1,19 @@
 """A score held against the baseline: the paper's ten per cent, and whether noise alone could have done it."""
 
 import math
-from typing import Literal
 
-from mlagentbench.records import Baseline, Verdict
+from mlagentbench.records import Baseline, Better, Verdict
 
 STEP = 0.10  # improvement over the baseline's mean that counts, as in the paper
 LEVEL = 0.05  # chance at which a run of the untouched starter may look this good
 
 
-def judge(score: float, baseline: Baseline, better: Literal["higher", "lower"]) -> Verdict:
-    """Both verdicts; success needs both."""
+def judge(score: float, baseline: Baseline, better: Better) -> Verdict:
+    """Both verdicts; success needs both. Of a baseline of zero there is no per cent: any gain counts."""
     gain = score - baseline.mean if better == "higher" else baseline.mean - score
-    improvement = gain / abs(baseline.mean) if baseline.mean else math.copysign(math.inf, gain) if gain else 0.0
+    improvement = gain / abs(baseline.mean) if baseline.mean else None
+    improved = gain > 0 if improvement is None else improvement > STEP
     p_value = chance(gain, baseline)
-    improved = improvement > STEP
     return Verdict(
         baseline=baseline.mean,
         improvement=improvement,
@@ -26,7 +25,9 @@ def judge(score: float, baseline: Baseline, better: Literal["higher", "lower"]) 
 
 def chance(gain: float, baseline: Baseline) -> float:
     """The probability that one more run of the starter gains as much: a one-sided t test of a new observation."""
-    if baseline.sd == 0 or baseline.n < 2:
+    if baseline.n < 2:
+        return 1.0  # one run tells nothing of the spread
+    if baseline.sd == 0:
         return 0.0 if gain > 0 else 1.0
     from scipy.special import stdtr
 

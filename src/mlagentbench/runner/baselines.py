@@ -1,18 +1,16 @@
 """The starter's own scores: those in task.toml for the data they were measured on, else what this machine measured."""
 
-import tempfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from mlagentbench.errors import Fault, TaskFault
+from pydantic import ValidationError
+
+from mlagentbench.errors import UsageError
 from mlagentbench.grading.verdict import summarise
 from mlagentbench.hardware import hardware
 from mlagentbench.home import home
 from mlagentbench.preparation.prepare import DEFAULT_SEED, Prepared, place
-from mlagentbench.records import Baseline, Result
+from mlagentbench.records import Baseline
 from mlagentbench.task import Task
-
-Trial = Callable[[int, Path], Result]
 
 
 def baseline_of(task: Task, edition: str, data: Prepared) -> Baseline | None:
@@ -21,19 +19,10 @@ def baseline_of(task: Task, edition: str, data: Prepared) -> Baseline | None:
     if stored and data.folder == place(task, edition, DEFAULT_SEED):
         return stored
     path = _place(task, data)
-    return Baseline.model_validate_json(path.read_text()) if path.is_file() else None
-
-
-def measure(seeds: range, trial: Trial) -> Iterator[float]:
-    """The scores of the untouched starter, one a seed."""
-    for seed in seeds:
-        with tempfile.TemporaryDirectory(prefix="mlagentbench-baseline-") as folder:
-            result = trial(seed, Path(folder, "run"))
-        if result.ending == "fault":
-            raise Fault(result.note)
-        if result.score is None:
-            raise TaskFault(f"the starter of {result.task} leaves no valid submission: {result.note}")
-        yield result.score
+    try:
+        return Baseline.model_validate_json(path.read_bytes()) if path.is_file() else None
+    except ValidationError as error:
+        raise UsageError(f"{path} is damaged; remove it and measure again: mlagentbench baseline") from error
 
 
 def keep(task: Task, data: Prepared, scores: list[float]) -> Baseline:
@@ -42,7 +31,9 @@ def keep(task: Task, data: Prepared, scores: list[float]) -> Baseline:
     found = summarise(scores, f"{machine.cores} cores, {machine.cpu}")
     path = _place(task, data)
     path.parent.mkdir(exist_ok=True)
-    path.write_text(found.model_dump_json(indent=1))
+    whole = path.with_suffix(".part")
+    whole.write_text(found.model_dump_json(indent=1))
+    whole.rename(path)
     return found
 
 

@@ -1,10 +1,10 @@
-"""A run on disk: run.json, trace.jsonl, snapshots/, outputs/, result.json. Everything else can be made again from it."""
+"""A run on disk: run.json, trace.jsonl, snapshots/, outputs/, result.json. All else can be made again from it."""
 
 import fcntl
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -43,10 +43,12 @@ class RunFolder:
                 shutil.copyfile(agent_file, path / "agent.py")
             whole = path / f".run-{os.getpid()}.json"
             whole.write_text(spec.model_dump_json(indent=2))
-            os.link(whole, path / "run.json")  # fails if another run was quicker
-            whole.unlink()
-        except FileExistsError:
-            raise UsageError(f"another run has just begun in {path}") from None
+            try:
+                os.link(whole, path / "run.json")  # fails if another run was quicker
+            except FileExistsError:
+                raise UsageError(f"another run has just begun in {path}") from None
+            finally:
+                whole.unlink()
         except OSError as error:
             raise UsageError(f"cannot make a run in {path}: {error.strerror}") from error
         return cls(path)
@@ -113,25 +115,38 @@ class RunFolder:
 
     def finish(self, result: Result) -> None:
         """Write the result; the workspace lives on in the last snapshot."""
-        path = self.path / "result.json"
-        whole = path.with_suffix(".part")
+        self.keep("result.json", result.model_dump_json(indent=2, exclude={"folder"}))
+
+    def keep(self, name: str, text: str) -> None:
+        """Put a file into the folder, whole or not at all."""
+        whole = self.path / f"{name}.part"
         try:
-            whole.write_text(result.model_dump_json(indent=2, exclude={"folder"}))
-            whole.rename(path)
+            whole.write_text(text, encoding="utf-8", errors="backslashreplace")
+            whole.rename(self.path / name)
         except OSError as error:
-            raise Fault(f"cannot write {path.name}: {error.strerror}") from error
+            with suppress(OSError):
+                whole.unlink()
+            raise Fault(
+                f"cannot write {name}: {error.strerror}; when that is mended: mlagentbench resume {self.path}"
+            ) from error
 
     def claims(self, step: int) -> dict[str, str]:
         """Hashes of what was recorded, to hold claims against."""
-        trace = self.trace.path
         return {
             "snapshot": self.store(writable=False).tree_hash(step),
-            "trace": file_hash(trace) if trace.is_file() and trace.stat().st_size else "",
+            "history": _hash(self.path / "snapshots" / "manifest.jsonl"),
+            "trace": _hash(self.trace.path),
         }
 
 
 def _read(path: Path, kind: type[Kind]) -> Kind:
     try:
-        return kind.model_validate_json(path.read_text())
+        return kind.model_validate_json(path.read_bytes())
     except ValidationError as error:
         raise UsageError(f"{path} is damaged: {explain(error)}") from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _hash(path: Path) -> str:
+    return file_hash(path) if path.is_file() and path.stat().st_size else ""

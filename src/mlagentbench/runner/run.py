@@ -1,19 +1,21 @@
 """One run, from a task to a result: read this file first."""
 
+import inspect
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
+from mlagentbench.actions.base import Person, World
 from mlagentbench.agents.base import Agent
-from mlagentbench.environment import Environment, Person
-from mlagentbench.errors import Fault, RunOver, UsageError
+from mlagentbench.environment import Environment, told
+from mlagentbench.errors import Fault, RunOver
 from mlagentbench.grading.grade import Grade, grade
 from mlagentbench.grading.verdict import judge
-from mlagentbench.records import Ending, Result
-from mlagentbench.runner.baselines import baseline_of
+from mlagentbench.records import Ending, Result, Step
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.setup import Setup
+from mlagentbench.sandbox.choose import unprivileged_user
+from mlagentbench.workspace.files import Workspace
 
 Watcher = Callable[[Environment], None]
 
@@ -21,80 +23,96 @@ Watcher = Callable[[Environment], None]
 def run(
     setup: Setup, agent: Agent, folder: RunFolder, watch: Watcher | None = None, person: Person | None = None
 ) -> Result:
-    """Let `agent` work on the task until it is done, and grade what it leaves."""
-    with folder.lock():
-        store = folder.store(setup.data)
-        recorded = folder.steps()
-        env = Environment(setup.task, folder.spec, folder.path, store, setup.sandbox, setup.runtime, recorded, person)
-        if watch:
-            watch(env)
-        note = ""
-        try:
-            begin(env, setup, bool(recorded))
-            note = work(agent, env)
-            ending: Ending = env.ending or ("crashed" if note else "stopped")
-            graded = grade(setup.task, setup.data, store, len(env.steps), setup.sandbox.name)
-        except Fault as fault:
-            ending, graded, note = "fault", Grade(), f"{type(fault).__name__}: {fault}"
-        finally:
-            env.close()
-        result = verdict(setup, folder, env, ending, graded, note)
-        folder.finish(result)
+    """Let `agent` work on the task until it is done, and grade what it leaves; the caller holds the folder's lock."""
+    env = enter(setup, folder, person)
+    if watch:
+        watch(env)
+    try:
+        if not env.replaying:
+            lay_out(env, setup)
+        note = work(agent, env, folder)
+        ending: Ending = env.ending or ("crashed" if note else "stopped")
+        graded = grade(setup.task, setup.data, env.world.store, len(env.steps), setup.sandbox.name)
+    except (Fault, OSError) as fault:
+        ending, graded, note = "fault", Grade(), f"{type(fault).__name__}: {fault}"
+    finally:
+        env.close()
+    result = account(folder, env.steps, ending, graded).but(tokens=env.tokens, dollars=env.dollars)
+    result = result.but(note=note or result.note)
+    folder.finish(result)
     return result
 
 
-def begin(env: Environment, setup: Setup, resumed: bool) -> None:
-    """Lay out the workspace and take its first snapshot, unless a record says how it was."""
-    if resumed:
-        return
-    env.world.workspace.root.mkdir(exist_ok=True)
-    env.world.store.restore(-1, env.world.workspace.root, env.world.workspace.owner)
-    env.world.workspace.lay(setup.data.public)
-    env.world.workspace.lay(setup.task.starter)
-    env.world.store.snapshot(0)
+def enter(setup: Setup, folder: RunFolder, person: Person | None = None) -> Environment:
+    """The environment in which the run begins, or goes on."""
+    owner = unprivileged_user(folder.spec.id) if setup.sandbox.name == "bwrap" else None
+    world = World(
+        workspace=Workspace(folder.path / "workspace", setup.task.config.read_only, owner),
+        store=folder.store(setup.data),
+        sandbox=setup.sandbox,
+        runtime=setup.runtime,
+        limits=folder.spec.limits,
+        outputs=folder.path / "outputs",
+        seed=folder.spec.seed,
+        person=person,
+    )
+    return Environment(setup.task, folder.spec, world, folder.trace, folder.steps())
 
 
-def work(agent: Agent, env: Environment) -> str:
+def lay_out(env: Environment, setup: Setup) -> None:
+    """The workspace as every agent finds it, and its first snapshot; a beginning that was cut off is begun again."""
+    workspace, store = env.world.workspace, env.world.store
+    store.restore(-1, workspace.root, workspace.owner)
+    workspace.lay(setup.data.public)
+    workspace.lay(setup.task.starter)
+    store.snapshot(0)
+
+
+def work(agent: Agent, env: Environment, folder: RunFolder) -> str:
     """Run the agent; what it raises itself is its own failure, and what it left is still graded."""
+    note = ""
     try:
         with suppress(RunOver):  # an agent that acts past its end is stopped, not blamed
             agent.run(env)
-    except (Fault, UsageError):
+    except Fault:
         raise
-    except Exception as error:  # noqa: BLE001 - an agent is anybody's code
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        return f"the agent crashed: {type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - an agent is anybody's code
+        folder.keep("crash.txt", traceback.format_exc())
+        note = f"the agent crashed: {type(error).__name__}: {told(error, inspect.getfile(type(agent)))}"
+    if env.fault:
+        raise env.fault
     if env.replaying:
-        raise Fault(f"the agent stopped after step {len(env.steps)}, where the record goes on")
-    return ""
+        raise Fault(
+            f"the agent stopped after step {len(env.steps)}, where the record goes on{': ' if note else ''}{note};"
+            f" resume with --from-step {len(env.steps)} to go on from there"
+        )
+    return note
 
 
-def verdict(setup: Setup, folder: RunFolder, env: Environment, ending: Ending, graded: Grade, note: str) -> Result:
-    """Everything that is known of the run, in one record."""
-    spec, steps = folder.spec, env.steps
+def account(folder: RunFolder, steps: list[Step], ending: Ending, graded: Grade) -> Result:
+    """All that follows from the record and the grade; `verify` computes it again."""
+    spec = folder.spec
     result = Result(
-        task=setup.task.name,
+        task=spec.task.rpartition("/")[2],
         edition=spec.edition,
         agent=spec.agent,
         model=spec.model,
         seed=spec.seed,
         score=graded.score,
+        baseline=spec.baseline.mean if spec.baseline else None,
         valid=graded.score is not None,
         ending=ending,
-        note=note or graded.invalid,
+        note=graded.invalid,
         violations=graded.violations,
         unsandboxed=spec.sandbox == "none",
         steps=len(steps),
         seconds=round(steps[-1].clock if steps else 0.0, 3),
-        tokens=env.tokens,
-        dollars=env.dollars,
         grading_seconds=graded.seconds,
         hashes=spec.hashes,
         folder=str(folder.path),
     ).but(**folder.claims(len(steps)))
-    baseline = baseline_of(setup.task, spec.edition, setup.data)
-    if baseline is None:
+    if spec.baseline is None:
         return result.but(note=result.note or f"no baseline is known: mlagentbench baseline {spec.task}")
     if graded.score is None:
-        return result.but(baseline=baseline.mean)
-    return result.but(**judge(graded.score, baseline, setup.task.config.better).model_dump())
+        return result
+    return result.but(**judge(graded.score, spec.baseline, spec.better).model_dump())

@@ -1,4 +1,4 @@
-"""What a run needs before it can begin: task, data, runtime, sandbox, agent; and the record of what was asked."""
+"""What a run needs before it can begin: task, data, runtime, sandbox; and the record of what was asked."""
 
 import secrets
 from collections.abc import Callable
@@ -7,12 +7,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import mlagentbench
-from mlagentbench import discovery
-from mlagentbench.agents.base import Agent
 from mlagentbench.errors import UsageError
 from mlagentbench.hardware import hardware
 from mlagentbench.preparation.prepare import Prepared, lookup, prepared
 from mlagentbench.records import Hashes, Limits, RunSpec
+from mlagentbench.runner.baselines import baseline_of
 from mlagentbench.runtimes.base import Runtime, ensure
 from mlagentbench.sandbox.base import Sandbox
 from mlagentbench.sandbox.choose import sandbox
@@ -37,7 +36,7 @@ class Setup:
         task = self.task
         return Hashes(task=task.hash, grader=task.grader_hash, data=self.data.hash, runtime=self.runtime.hash)
 
-    def spec(self, agent: str, seed: int, limits: Limits, interactive: bool = False, model: str = "") -> RunSpec:
+    def spec(self, agent: str, seed: int, limits: Limits, interactive: bool = False) -> RunSpec:
         """run.json: what is asked for."""
         return RunSpec(
             version=mlagentbench.__version__,
@@ -45,11 +44,13 @@ class Setup:
             task=self.task.origin,
             edition=self.edition,
             agent=agent,
-            model=model,
             seed=seed,
             limits=limits,
             sandbox=self.sandbox.name,
             interactive=interactive,
+            metric=self.task.config.metric,
+            better=self.task.config.better,
+            baseline=baseline_of(self.task, self.edition, self.data),
             hashes=self.hashes,
             hardware=hardware(),
             started=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -66,13 +67,21 @@ def set_up(task: str, edition: str, isolation: str, say: Say, instance: str = ""
 
 
 def set_up_again(spec: RunSpec, say: Say) -> Setup:
-    """The same for a run that exists, on this machine or another; what it depends on must not have changed."""
-    task = Task.load(spec.task if spec.task in Task.names() or Path(spec.task).is_dir() else Path(spec.task).name)
-    if spec.hashes.data == prepared(task, spec.edition, say).hash:
+    """The same for a run that exists, on this machine or another."""
+    task = Task.load(spec.task)
+    isolated = sandbox(spec.sandbox)
+    return Setup(task, spec.edition, _same_data(task, spec, say), ensure(task.config.runtime, say), isolated)
+
+
+def _same_data(task: Task, spec: RunSpec, say: Say) -> Prepared:
+    """The very data that the run used; the default instance can be made again."""
+    try:
+        return lookup(task, spec.edition, spec.hashes.data)
+    except UsageError:
         data = prepared(task, spec.edition, say)
-    else:
-        data = lookup(task, spec.edition, spec.hashes.data)
-    return Setup(task, spec.edition, data, ensure(task.config.runtime, say), sandbox(spec.sandbox))
+        if data.hash != spec.hashes.data:
+            raise
+        return data
 
 
 def changed(spec: RunSpec, setup: Setup) -> list[str]:
@@ -81,11 +90,12 @@ def changed(spec: RunSpec, setup: Setup) -> list[str]:
     return [name for name, value in spec.hashes.model_dump().items() if now[name] != value]
 
 
-def agent_class(name: str) -> type[Agent]:
-    """An agent by its name, or from a file."""
-    if name.endswith(".py"):
-        return discovery.only_subclass(discovery.module_at(Path(name)), Agent)  # type: ignore[type-abstract]
-    if name not in discovery.names("agents"):
-        known = ", ".join(discovery.names("agents"))
-        raise UsageError(f"no agent {name!r}; there are: {known}; or give a file: --agent PATH.py")
-    return discovery.only_subclass(discovery.plugin("agents", name), Agent)  # type: ignore[type-abstract]
+def new_place(task: str, agent: str) -> Path:
+    """A folder below ./runs for a run that was given none."""
+    stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
+    place = Path("runs", f"{task}-{Path(agent).stem}-{stamp}")
+    number = 2
+    while place.exists():
+        place = place.with_name(f"{task}-{Path(agent).stem}-{stamp}-{number}")
+        number += 1
+    return place

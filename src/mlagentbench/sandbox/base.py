@@ -2,20 +2,20 @@
 
 import os
 import select
-import signal
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 from mlagentbench.records import Execution, Limit, Limits
 from mlagentbench.runtimes.base import Runtime
 from mlagentbench.sandbox.output import Output
-from mlagentbench.sandbox.watch import Watch, family
+from mlagentbench.sandbox.processes import Tree
+from mlagentbench.sandbox.watch import Watch
 
 TICK = 0.1  # seconds between two looks at the limits
 
@@ -37,69 +37,50 @@ class Box:
 class Process:
     """A command that is running in a sandbox, with all its descendants."""
 
-    def __init__(self, child: "subprocess.Popen[bytes]", watch: Watch) -> None:
-        self.child = child
-        self.watch = watch
+    def __init__(self, child: "subprocess.Popen[bytes]", tree: Tree, watch: Watch) -> None:
+        self.child, self.tree, self.watch = child, tree, watch
         self.started = time.monotonic()
         self.limit: Limit | None = None
-        self._pidfd = os.pidfd_open(child.pid)
+        self._closed = False
         assert child.stdout is not None
         self.stdout: IO[bytes] = child.stdout
 
-    def pump(self, output: Output, seconds: float, until: Callable[[], bool] = lambda: False) -> bool:
-        """Move what it prints to `output` until it ends or `until` says so; False when a limit stopped it."""
+    def pump(self, output: Output, seconds: float, news: int | None = None) -> Literal["ended", "limit", "news"]:
+        """Move what it prints to `output` until it ends, oversteps a limit, or says something on the other way."""
         deadline = time.monotonic() + seconds
         poll = select.poll()
-        poll.register(self.stdout, select.POLLIN)
-        poll.register(self._pidfd, select.POLLIN)
-        while not until():
+        for fd in (self.stdout.fileno(), self.tree.ended, *([] if news is None else [news])):
+            poll.register(fd, select.POLLIN)
+        while True:
             ready = dict(poll.poll(TICK * 1000))
-            if self._pidfd in ready:
-                return True
+            if self.tree.ended in ready:
+                return "ended"
             if ready.get(self.stdout.fileno(), 0) & select.POLLIN:
                 output.write(os.read(self.stdout.fileno(), 1 << 16))
-            elif ready:  # it closed its output, and may go on for all that
+            elif self.stdout.fileno() in ready:  # it closed its output, and may go on for all that
                 poll.unregister(self.stdout)
             self.limit = "time" if time.monotonic() > deadline else self.watch.limit()
             if self.limit:
-                self.kill()
-                self.drain(output)
-                return False
-        return True
+                return "limit"
+            if news in ready:
+                return "news"
 
     def drain(self, output: Output) -> None:
-        """Take what is still in the pipe, without waiting for anyone who holds its other end."""
+        """Take what is still in the pipe of a command that is frozen or gone."""
         os.set_blocking(self.stdout.fileno(), False)
         with suppress(BlockingIOError):
             while data := os.read(self.stdout.fileno(), 1 << 16):
                 output.write(data)
 
-    def pause(self) -> None:
-        """Stop the whole tree where it is, so that nothing changes between two steps."""
-        seen: set[int] = set()
-        while fresh := set(family(self.child.pid)) - seen - {self.child.pid}:
-            for pid in fresh:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGSTOP)
-            seen |= fresh
-
-    def unpause(self) -> None:
-        """Let the tree go on."""
-        for pid in family(self.child.pid):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
-
-    def kill(self) -> None:
-        """End it with everything that it started."""
-        self.watch.kill(self.child.pid)
-
     def finish(self, output: Output) -> Execution:
-        """Wait for the end, take the rest of the output and account for it all."""
-        self.kill_leftovers()
+        """End it with everything that it started, take the rest of its output and account for it all."""
+        if self.limit is None:
+            self.child.wait()
+        self.tree.end()
         self.child.wait()
         seconds = time.monotonic() - self.started
         self.drain(output)
-        limit = self.limit or self.watch.limit(final=True)
+        limit = self.limit or self.watch.limit(final=True, failed=self.child.returncode != 0)
         peak = self.watch.peak_mb
         self.close()
         return Execution(
@@ -110,23 +91,20 @@ class Process:
             output_bytes=output.size,
         )
 
-    def kill_leftovers(self) -> None:
-        """Nothing that the command started may outlive it."""
-        self.watch.kill_leftovers(self.child.pid)
-
     def close(self) -> None:
         """End it if it still runs, and give back what it held."""
-        if self.child.returncode is None:
-            self.kill()
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self.tree.end()
             self.child.wait()
-        for stream in (self.child.stdin, self.stdout):
-            if stream:
-                with suppress(OSError):
+        finally:
+            for stream in (self.child.stdin, self.stdout):
+                if stream:
                     stream.close()
-        with suppress(OSError):
-            os.close(self._pidfd)
-        self._pidfd = -1
-        self.watch.close()
+            self.tree.close()
+            self.watch.close()
 
 
 class Sandbox(ABC):

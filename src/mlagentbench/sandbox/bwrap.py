@@ -3,22 +3,23 @@
 import os
 import subprocess
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from shutil import which
 
 import mlagentbench
-from mlagentbench.errors import UsageError
+from mlagentbench.errors import SandboxFault, UsageError
 from mlagentbench.home import home
-from mlagentbench.runtimes.base import Runtime
-from mlagentbench.sandbox import seccomp
+from mlagentbench.runtimes.base import PYTHON
+from mlagentbench.sandbox import gate, seccomp
 from mlagentbench.sandbox.base import Box, Process, Sandbox
 from mlagentbench.sandbox.cgroups import Group
 from mlagentbench.sandbox.launch import launcher
+from mlagentbench.sandbox.processes import Tree
 from mlagentbench.sandbox.watch import GB, Watch
 
-# Joins the control groups named before "--" and bounds files and core dumps, then becomes the command.
-ENTER = 'ulimit -c 0; ulimit -f "$1"; shift; while [ "$1" != -- ]; do echo $$ >"$1"; shift; done; shift; exec "$@"'
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "fonts", "mime.types")
 PASSWD = b"agent:x:1000:1000:agent:/home/agent:/bin/sh\nroot:x:0:0:root:/nowhere:/bin/false\n"
 GROUP = b"agent:x:1000:\nroot:x:0:\n"
@@ -32,50 +33,52 @@ class Bubblewrap(Sandbox):
     name = "bwrap"
 
     def __init__(self) -> None:
-        if not which("bwrap"):
+        found = which("bwrap")
+        if not found:
             raise UsageError(f"this machine has no bubblewrap to isolate agents with; {INSTALL}")
+        self._program = Path(found).resolve()
 
     def start(self, argv: Sequence[str], box: Box, stdin: int = subprocess.DEVNULL) -> Process:
         """Begin a command in a fresh set of namespaces."""
+        if os.geteuid() == 0 and not box.owner:
+            raise SandboxFault("root would be root inside, too: a box needs an unprivileged owner")
         limits = box.limits
         group = Group(int(limits.memory_gb * GB), limits.processes)
+        data = {"passwd": _pipe(PASSWD), "group": _pipe(GROUP), "hosts": _pipe(HOSTS)}
+        fds = [*data.values(), _pipe(_filter())]
         try:
-            data = {"passwd": _pipe(PASSWD), "group": _pipe(GROUP), "hosts": _pipe(HOSTS)}
-            filter_fd = _pipe(seccomp.program())
-            command = ["sh", "-c", ENTER, "sh", str(int(limits.disk_gb * GB) // 512), *group.entries, "--"]
-            command += _unprivileged(box.owner)
-            command += ["bwrap", *_profile(box, data), "--seccomp", str(filter_fd), "--"]
-            if "pids" not in group.folders:  # counted inside, where this user has no other processes
-                command += ["prlimit", f"--nproc={limits.processes}"]
-            fds = [*data.values(), filter_fd]
-            try:
-                child = launcher().start(
-                    [*command, *argv],
-                    stdin=stdin,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    pass_fds=fds,
-                    env={"PATH": "/usr/local/bin:/usr/bin:/bin"},
-                    cwd="/",
-                    bufsize=0,
-                )
-            finally:
-                for fd in fds:
-                    os.close(fd)
-            watch = Watch(box.workspace, limits, group, child.pid, isolated=True)
+            # Its libraries may lie beside it.
+            bwrap = f"{launcher().stage(self._program.parent)}/{self._program.name}"
+            command = [*_unprivileged(box.owner), bwrap, *_profile(box, data), "--seccomp", str(fds[-1]), "--"]
+            command += [*_limited_inside(box, group), *gate.gated(argv, stdin)]
+            child = gate.start(gate.entered(limits, group, command), {"PATH": PATH}, "/", fds)
+            tree = Tree(child.pid, group)
+            process = Process(child, tree, Watch(box.workspace, limits, group, tree))
         except BaseException:
             group.close()
             raise
-        return Process(child, watch)
+        finally:
+            for fd in fds:
+                os.close(fd)
+        gate.let_through(child, stdin)
+        return process
 
     def release(self, box: Box) -> None:
         """The workspace may be removed now."""
         launcher().unstage(box.workspace)
 
 
+def _limited_inside(box: Box, group: Group) -> list[str]:
+    """What no control group holds: processes are counted inside, where this user has no others."""
+    bounds = [] if "pids" in group.folders else [f"--nproc={box.limits.processes}"]
+    if "memory" not in group.folders:  # so that no single process outruns the watchdog
+        bounds.append(f"--data={int(2 * box.limits.memory_gb * GB)}")
+    return ["prlimit", *bounds] if bounds else []
+
+
 def _unprivileged(owner: int | None) -> list[str]:
     """The death signal is set at once; the user is dropped before bwrap, which as root would still map to root."""
-    command = ["setpriv", "--pdeathsig", "KILL"]
+    command = ["setpriv", "--pdeathsig", "KILL"]  # comes after the change of user, which would undo it
     if owner is not None:
         command += ["--reuid", str(owner), "--regid", str(owner), "--clear-groups"]
     return [*command, "--no-new-privs", "--"]
@@ -89,7 +92,7 @@ def _profile(box: Box, data: dict[str, int]) -> Iterator[str]:
     if runtime.prefix_inside == "/opt/python":
         yield from ("--ro-bind", launcher().stage(runtime.prefix), runtime.prefix_inside)
     yield from ("--ro-bind", launcher().stage(runtime.folder), runtime.INSIDE)
-    for place in (*_secrets(runtime), *box.masked):
+    for place in (*_secrets(box), *box.masked):
         yield from ("--tmpfs", place, "--remount-ro", place)
     shared = str(int(box.limits.memory_gb * GB / 4))
     yield from ("--proc", "/proc", "--dev", "/dev")
@@ -101,6 +104,9 @@ def _profile(box: Box, data: dict[str, int]) -> Iterator[str]:
         yield from ("--ro-bind", launcher().stage(source), inside)
     workspace = launcher().stage(box.workspace)
     yield from ("--bind", workspace, "/workspace")
+    # A folder above a read-only file is made a mount of its own, since only a mount cannot be renamed or removed.
+    for above in sorted({str(folder) for path in box.read_only for folder in Path(path).parents} - {"."}):
+        yield from ("--bind", f"{workspace}/{above}", f"/workspace/{above}")
     for path in box.read_only:
         yield from ("--ro-bind", f"{workspace}/{path}", f"/workspace/{path}")
     yield from ("--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/")
@@ -124,14 +130,25 @@ def _system() -> tuple[str, ...]:
     return tuple(found)
 
 
-def _secrets(runtime: Runtime) -> Iterator[str]:
-    """The harness, its cache and the Python's own packages, should they lie in a folder that is shown."""
+def _secrets(box: Box) -> list[str]:
+    """The harness, its cache, its runs and foreign packages, should they lie in a folder that is shown."""
+    runtime = box.runtime
     shown = {Path("/usr"): "/usr", runtime.prefix: runtime.prefix_inside}
-    hidden = {Path(mlagentbench.__file__).parent, home(), Path.cwd(), *runtime.foreign_packages}
-    for path in sorted(hidden):
-        for root, inside in shown.items():
-            if path != root and path.is_relative_to(root) and path.is_dir():
-                yield f"{inside}/{path.relative_to(root)}"
+    hidden = {Path(mlagentbench.__file__).parent, home(), box.workspace.parent, *runtime.foreign_packages}
+    hidden.add(Path("/usr/src"))  # where container images keep their application
+    with suppress(FileNotFoundError):
+        hidden.add(Path.cwd())
+    needed = (runtime.prefix / "lib" / PYTHON, Path("/usr/bin"), Path("/usr/lib"))
+    places = set()
+    for path in {path.resolve() for path in hidden if path.is_dir()}:
+        if not any(place.is_relative_to(path) for place in needed):
+            places |= {f"{inside}/{path.relative_to(root)}" for root, inside in shown.items() if root in path.parents}
+    return sorted(place for place in places if not any(str(above) in places for above in Path(place).parents))
+
+
+@cache
+def _filter() -> bytes:
+    return seccomp.program()
 
 
 def _pipe(content: bytes) -> int:

@@ -8,13 +8,18 @@ can remove what a killed one left behind.
 import itertools
 import os
 import signal
+import subprocess
 import threading
+import time
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from mlagentbench.errors import SandboxFault
+
 ROOT = Path("/sys/fs/cgroup")
 PREFIX = "mlagentbench-"
+PATIENCE = 5  # seconds for a group to become empty; what is left then, the next harness sweeps away
 _numbers = itertools.count(1)
 _lock = threading.Lock()
 
@@ -30,11 +35,11 @@ def hierarchies() -> dict[str, Path]:
 
 def _version_2() -> dict[str, Path]:
     with suppress(OSError):
-        own = next(line[3:] for line in Path("/proc/self/cgroup").read_text().splitlines() if line[:3] == "0::")
-        for place in (ROOT / own.lstrip("/"), (ROOT / own.lstrip("/")).parent):
-            given = (place / "cgroup.subtree_control").read_text().split()
-            if {"memory", "pids"} <= set(given) and _may_make_groups(place):
-                return {"memory": place, "pids": place}
+        for own in (line[3:] for line in Path("/proc/self/cgroup").read_text().splitlines() if line[:3] == "0::"):
+            for place in (ROOT / own.lstrip("/"), (ROOT / own.lstrip("/")).parent):
+                given = (place / "cgroup.subtree_control").read_text().split()
+                if {"memory", "pids"} <= set(given) and _may_make_groups(place):
+                    return {"memory": place, "pids": place}
     return {}
 
 
@@ -51,24 +56,35 @@ def _version_1() -> dict[str, Path]:
 
 
 def _may_make_groups(place: Path) -> bool:
-    trial = place / f"{PREFIX}trial-{os.getpid()}"
+    """Whether a process of ours can be put into a group of ours."""
+    trial = place / _name("trial")
+    join = ["/bin/sh", "-c", 'echo $$ >"$1"', "sh", str(trial / "cgroup.procs")]
     try:
         trial.mkdir()
-        trial.rmdir()
+        return subprocess.run(join, stderr=subprocess.DEVNULL, check=False).returncode == 0
     except OSError:
         return False
-    return True
+    finally:
+        _remove(trial)
 
 
 def _sweep(place: Path) -> None:
     """Remove the groups of harnesses that are no more, with whatever still runs in them."""
-    for group in place.glob(f"{PREFIX}*-*"):
-        owner = group.name.removeprefix(PREFIX).split("-")[0]
-        if owner.isdigit() and not Path("/proc", owner).exists():
-            with suppress(OSError):
-                for pid in (group / "cgroup.procs").read_text().split():
-                    os.kill(int(pid), signal.SIGKILL)
-                group.rmdir()
+    for group in place.glob(f"{PREFIX}*-*-*"):
+        owner, born, _ = group.name.removeprefix(PREFIX).split("-", 2)
+        if owner.isdigit() and _born(owner) != born:
+            _remove(group, patience=1)
+
+
+def _name(what: int | str) -> str:
+    return f"{PREFIX}{os.getpid()}-{_born(os.getpid())}-{what}"
+
+
+def _born(pid: int | str) -> str:
+    """When a process started, in ticks since boot: tells it from a later one with the same number."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    return ""
 
 
 class Group:
@@ -77,18 +93,23 @@ class Group:
     def __init__(self, memory: int, processes: int) -> None:
         with _lock:
             places = hierarchies()
-        name = f"{PREFIX}{os.getpid()}-{next(_numbers)}"
+        name = _name(next(_numbers))
         self.folders = {kind: place / name for kind, place in places.items()}
         self.unified = len(set(places.values())) < len(places)
-        for folder in set(self.folders.values()):
-            folder.mkdir()
-        if "memory" in self.folders:
-            names = ("memory.max", "memory.swap.max") if self.unified else ("memory.limit_in_bytes",)
-            for file, value in zip(names, (memory, 0), strict=False):
-                with suppress(FileNotFoundError):  # no swap accounting on this kernel
-                    (self.folders["memory"] / file).write_text(str(value))
-        if "pids" in self.folders:
-            (self.folders["pids"] / "pids.max").write_text(str(processes))
+        bounds = {"pids": {"pids.max": processes}}
+        if self.unified:
+            bounds["memory"] = {"memory.max": memory, "memory.swap.max": 0}
+        else:
+            bounds["memory"] = {"memory.limit_in_bytes": memory, "memory.memsw.limit_in_bytes": memory}
+        try:
+            for kind, folder in self.folders.items():
+                folder.mkdir(exist_ok=self.unified)
+                for file, value in bounds[kind].items():
+                    with suppress(FileNotFoundError):  # a kernel that does not account for swap
+                        (folder / file).write_text(str(value))
+        except OSError as error:
+            self.close()
+            raise SandboxFault(f"no control group can be made: {error}") from error
 
     @property
     def entries(self) -> list[str]:
@@ -96,14 +117,19 @@ class Group:
         return [str(folder / "cgroup.procs") for folder in sorted(set(self.folders.values()))]
 
     @property
+    def members(self) -> list[int]:
+        """The processes in it."""
+        return _members(next(iter(self.folders.values())))
+
+    @property
     def out_of_memory(self) -> bool:
         """Whether the kernel had to kill something for want of memory."""
         return self._count("memory", "memory.events" if self.unified else "memory.oom_control", "oom_kill") > 0
 
     @property
-    def out_of_processes(self) -> bool:
-        """Whether a fork was refused."""
-        return self._count("pids", "pids.events", "max") > 0
+    def refused_processes(self) -> int:
+        """How often a fork was refused."""
+        return self._count("pids", "pids.events", "max")
 
     @property
     def memory(self) -> int:
@@ -127,23 +153,26 @@ class Group:
         return 0
 
     def close(self) -> None:
-        """Remove the group; its processes are dead by now, or about to be."""
+        """Remove the group, with whatever is left in it."""
         for folder in set(self.folders.values()):
-            with suppress(OSError):
-                for pid in (folder / "cgroup.procs").read_text().split():
-                    with suppress(ProcessLookupError):
-                        os.kill(int(pid), signal.SIGKILL)
             _remove(folder)
 
 
-def _remove(folder: Path) -> None:
-    """A group can be removed as soon as the kernel has reaped its last process: a matter of microseconds."""
-    for _ in range(10_000):
+def _members(folder: Path) -> list[int]:
+    """A process of another pid namespace is shown as 0, which to kill() would mean ourselves."""
+    with suppress(OSError):
+        return [int(pid) for pid in (folder / "cgroup.procs").read_text().split() if pid != "0"]
+    return []
+
+
+def _remove(folder: Path, patience: float = PATIENCE) -> None:
+    """A group can be removed once the kernel has reaped its last process: mostly a matter of microseconds."""
+    deadline = time.monotonic() + patience
+    while folder.is_dir() and time.monotonic() < deadline:
+        for pid in _members(folder):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         try:
             folder.rmdir()
-        except FileNotFoundError:
-            return
         except OSError:
-            os.sched_yield()
-        else:
-            return
+            time.sleep(0.0002)

@@ -43,6 +43,7 @@ class Launcher:
         self._staged: dict[tuple[str, int, int], str] = {}
         self._count = 0
         self.private = os.geteuid() == 0
+        self.pid = os.getpid()
         threading.Thread(target=self._work, name="sandbox-launcher", daemon=True).start()
         if self.private:
             self._do(self._enter_private_mounts)
@@ -63,7 +64,10 @@ class Launcher:
     def _enter_private_mounts(self) -> None:
         _checked(_libc.unshare(CLONE_NEWNS), "cannot make a private mount namespace")
         _mount("none", "/", None, MS_REC | MS_PRIVATE)
-        STAGE.mkdir(mode=0o755, exist_ok=True)
+        try:
+            STAGE.mkdir(mode=0o755, parents=True, exist_ok=True)
+        except OSError as error:
+            raise SandboxFault(f"cannot make {STAGE}: {error}") from error
         _mount("mlagentbench", str(STAGE), "tmpfs", 0)
         STAGE.chmod(0o755)
 
@@ -106,9 +110,9 @@ _lock = threading.Lock()
 
 
 def launcher() -> Launcher:
-    """The process's launcher, made at first use."""
+    """This process's launcher, made at first use."""
     global _launcher
     with _lock:
-        if _launcher is None:
+        if _launcher is None or _launcher.pid != os.getpid():  # a fork has no other thread
             _launcher = Launcher()
         return _launcher

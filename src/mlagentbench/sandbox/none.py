@@ -1,25 +1,28 @@
 """No sandbox: for machines that cannot isolate and people who asked for it. Nothing is promised but the limits."""
 
 import os
+import secrets
 import subprocess
 import sys
 from collections.abc import Sequence
 
+from mlagentbench.sandbox import gate
 from mlagentbench.sandbox.base import Box, Process, Sandbox
-from mlagentbench.sandbox.bwrap import ENTER
 from mlagentbench.sandbox.cgroups import Group
-from mlagentbench.sandbox.launch import launcher
+from mlagentbench.sandbox.processes import MARK, Tree
 from mlagentbench.sandbox.watch import GB, Watch
+
+DIE_TOO = ("setpriv", "--pdeathsig", "KILL", "--")  # with the harness; its children wait for the next one's sweep
 
 
 class NoSandbox(Sandbox):
-    """The command as an ordinary process, in a session of its own so that its tree can be found and ended."""
+    """The command as an ordinary process, marked so that its tree can be found and ended."""
 
     name = "none"
 
     def start(self, argv: Sequence[str], box: Box, stdin: int = subprocess.DEVNULL) -> Process:
         """Begin a command with the runtime's packages and no secrets in its environment."""
-        group = Group(int(box.limits.memory_gb * GB), box.limits.processes)
+        mark = secrets.token_hex(16)
         python = f"{sys.base_prefix}/bin/python{sys.version_info.major}.{sys.version_info.minor}"
         command = [python, *argv[1:]] if argv[0] == "python" else list(argv)
         environment = {
@@ -28,30 +31,17 @@ class NoSandbox(Sandbox):
             "PYTHONPATH": str(box.runtime.packages),
             "HOME": str(box.workspace),
             **box.environment,
+            MARK: mark,
         }
         environment.pop("LD_LIBRARY_PATH", None)
+        group = Group(int(box.limits.memory_gb * GB), box.limits.processes)
         try:
-            child = launcher().start(
-                [
-                    "sh",
-                    "-c",
-                    ENTER,
-                    "sh",
-                    str(int(box.limits.disk_gb * GB) // 512),
-                    *group.entries,
-                    "--",
-                    *command,
-                ],
-                stdin=stdin,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                cwd=box.workspace,
-                bufsize=0,
-                start_new_session=True,
-            )
-            watch = Watch(box.workspace, box.limits, group, child.pid, isolated=False)
+            command = gate.entered(box.limits, group, [*DIE_TOO, *gate.gated(command, stdin)])
+            child = gate.start(command, environment, str(box.workspace))
+            tree = Tree(child.pid, group, mark)
+            process = Process(child, tree, Watch(box.workspace, box.limits, group, tree))
         except BaseException:
             group.close()
             raise
-        return Process(child, watch)
+        gate.let_through(child, stdin)
+        return process

@@ -1,11 +1,16 @@
 """What a command prints: its head and tail for the agent, the whole of it (up to a cap) on disk."""
 
+import re
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
 HEAD = TAIL = 8_000
 CAP = 64 * 2**20
+CONTROL = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
+)
+UNREADABLE = re.compile("\ufffd+")
 
 
 class Output:
@@ -37,20 +42,6 @@ class Output:
         if len(self._tail) > 2 * TAIL:
             del self._tail[:-TAIL]
 
-    def ends_with(self, mark: bytes) -> bool:
-        """Whether the last bytes taken are these."""
-        return (self._head[-len(mark) :] + self._tail[-len(mark) :]).endswith(mark)
-
-    def cut(self, mark: bytes) -> bool:
-        """Take a mark off the end, if it is there."""
-        if not self.ends_with(mark):
-            return False
-        in_tail = min(len(mark), len(self._tail))
-        del self._tail[len(self._tail) - in_tail :]
-        del self._head[len(self._head) - (len(mark) - in_tail) :]
-        self.size -= len(mark)
-        return True
-
     @property
     def text(self) -> str:
         """What the agent sees."""
@@ -68,6 +59,6 @@ class Output:
 
 
 def _readable(data: bytes | bytearray) -> str:
-    """Text as a terminal would leave it: a progress bar that redraws itself shows its last state only."""
-    lines = data.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
-    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
+    """Text as a terminal would leave it, that does nothing to a terminal: a progress bar shows its last state only."""
+    text = UNREADABLE.sub("\ufffd", CONTROL.sub("", data.decode("utf-8", "replace").replace("\r\n", "\n")))
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))

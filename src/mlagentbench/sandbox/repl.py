@@ -1,16 +1,21 @@
-"""A Python interpreter inside the sandbox that lives from step to step and is frozen in between."""
+"""An interpreter inside the sandbox, which lives from step to step and is frozen in between."""
 
 import json
+import os
 import secrets
 import subprocess
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from socket import socket
+from time import monotonic
 
 from mlagentbench.records import Execution
 from mlagentbench.sandbox import repl_driver
 from mlagentbench.sandbox.base import Box, Process, Sandbox
 from mlagentbench.sandbox.output import Output
+
+HANDOVER = 10  # seconds to take a command; more means that an earlier one is still in the interpreter's way
 
 
 class Repl:
@@ -25,17 +30,37 @@ class Repl:
     def run(self, code: str, seconds: float, output: Output) -> Execution | None:
         """The outcome if the interpreter ended, or None if it waits for the next command."""
         process = self._process
-        mark = f"\n<{secrets.token_hex(16)}>\n"
-        process.unpause()
-        with suppress(BrokenPipeError):
-            assert process.child.stdin is not None
-            process.child.stdin.write(json.dumps({"code": code, "mark": mark}).encode() + b"\n")
-            process.child.stdin.flush()
-        alive = process.pump(output, seconds, until=lambda: output.ends_with(mark.encode()))
-        if alive and output.cut(mark.encode()):
-            process.pause()
-            return None
+        process.started = monotonic()
+        process.tree.unpause()
+        assert process.child.stdin is not None
+        with socket(fileno=os.dup(process.child.stdin.fileno())) as channel:
+            if self._command(channel, code, seconds, output):
+                process.tree.pause()
+                process.drain(output)
+                return None
         return process.finish(output)
+
+    def _command(self, channel: socket, code: str, seconds: float, output: Output) -> bool:
+        """Whether the interpreter did it and is there for the next; its word comes apart from what it prints."""
+        mark = secrets.token_hex(16).encode()
+        channel.settimeout(min(seconds, HANDOVER))
+        try:
+            with suppress(ConnectionError):  # it has ended meanwhile, which is seen below
+                channel.sendall(json.dumps({"code": code, "mark": mark.decode()}).encode() + b"\n")
+        except TimeoutError:
+            self._process.limit = "time"
+            return False
+        deadline, heard = monotonic() + seconds, b""
+        news: int | None = channel.fileno()
+        while not heard.endswith(mark):
+            if self._process.pump(output, deadline - monotonic(), news) != "news":
+                return False
+            said = b""
+            with suppress(ConnectionError):
+                said = channel.recv(1 << 12)
+            heard = (heard + said)[-len(mark) :]
+            news = news if said else None  # it hung up, and can only end
+        return True
 
     def close(self) -> None:
         """End the interpreter with everything that it started."""

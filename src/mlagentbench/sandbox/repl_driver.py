@@ -23,9 +23,9 @@ def run(code: str, namespace: dict[str, object]) -> None:
 
 
 def main() -> None:
-    """One command a line, as JSON; after each, the mark that came with it."""
-    commands = os.fdopen(os.dup(0), "r", encoding="utf-8")
-    marks = os.dup(1)
+    """One command a line, as JSON; after each, the mark that came with it, on the same socket."""
+    channel = os.dup(0)
+    commands = os.fdopen(channel, "r", encoding="utf-8")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     sys.path.insert(0, os.getcwd())
     namespace: dict[str, object] = {"__name__": "__main__"}
@@ -34,12 +34,13 @@ def main() -> None:
         try:
             run(command["code"], namespace)
         except BaseException:  # noqa: BLE001 - the agent's code may raise anything, SystemExit included
-            traceback.print_exc()
+            with suppress(Exception):  # it may have closed its output
+                traceback.print_exc()
         finally:
             for stream in (sys.stdout, sys.stderr):
                 with suppress(Exception):
                     stream.flush()
-        os.write(marks, command["mark"].encode())
+        os.write(channel, command["mark"].encode())
 
 
 if __name__ == "__main__":

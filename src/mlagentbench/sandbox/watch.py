@@ -1,108 +1,136 @@
 """Looks at what a sandbox uses, where the kernel does not hold the limit itself."""
 
 import os
-import signal
+import stat
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
 
+from mlagentbench.errors import SandboxFault
 from mlagentbench.records import Limit, Limits
 from mlagentbench.sandbox.cgroups import Group
+from mlagentbench.sandbox.processes import Tree, is_alive
+from mlagentbench.workspace.tree import Walk
 
 GB = 2**30
-RESERVE = GB  # of the host's disk, which no run may use up
-
-
-def family(pid: int) -> list[int]:
-    """A process and all its descendants, oldest first."""
-    children: dict[int, list[int]] = {}
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            with suppress(OSError, IndexError, ValueError):
-                fields = Path(entry.path, "stat").read_text().rpartition(")")[2].split()
-                children.setdefault(int(fields[1]), []).append(int(entry.name))
-    found = [pid]
-    for member in found:
-        found += children.get(member, [])
-    return found
+RESERVE = GB  # of the host's disk, without which no command is begun
+SPARE = GB // 2  # of the host's disk and memory, which no command may use up
+DEPTH = 100  # folders within folders; nothing honest goes deeper, and walking there takes ever longer
+TEMPORARY = ("tmp", "dev/shm", "home/agent")  # file systems in memory
 
 
 class Watch:
     """The limits of one sandboxed command."""
 
-    def __init__(self, workspace: Path, limits: Limits, group: Group, pid: int, isolated: bool) -> None:
-        self.workspace, self.limits, self.group, self.isolated = workspace, limits, group, isolated
-        self.pid = pid
+    def __init__(self, workspace: Path, limits: Limits, group: Group, tree: Tree) -> None:
+        self.workspace, self.limits, self.group, self.tree = workspace, limits, group, tree
         self._peak = 0.0
-        disk = os.statvfs(workspace)
-        self._disk = min(limits.disk_gb * GB, max(disk.f_bavail * disk.f_frsize - RESERVE, 0))
-        self._next_scan = time.monotonic() + 0.5
+        self._device = workspace.stat().st_dev
         self._next_memory = time.monotonic() + 0.1
+        self._next_scan = time.monotonic() + 0.5
+        if _free(workspace) < RESERVE:
+            raise SandboxFault(f"less than {RESERVE // GB} GB is free on the disk of {workspace}")
 
     @property
     def peak_mb(self) -> float:
         """The most memory seen in use by all processes together; for the shortest commands, file cache included."""
         return self._peak or self.group.peak_mb
 
-    def limit(self, final: bool = False) -> Limit | None:
-        """Which limit was overstepped, if any."""
-        if self._memory(final):
+    def limit(self, final: bool = False, failed: bool = False) -> Limit | None:
+        """Which limit is overstepped, or in the end was; asked often, it looks only when it is time to."""
+        if final:
+            return self._past(failed)
+        now = time.monotonic()
+        if now < self._next_memory:
+            return None
+        if self._memory():
             return "memory"
-        if self._full(final):
+        full = _free(self.workspace) < SPARE or (now >= self._next_scan and self._full())
+        self._next_memory = time.monotonic() + max(0.1, 10 * (time.monotonic() - now))
+        if full:
             return "disk"
-        return "processes" if final and self.group.out_of_processes else None
+        # Some refusals are an honest mistake, which the command may handle; a fork bomb never tires of them.
+        return "processes" if self.group.refused_processes > 10 * self.limits.processes else None
 
-    def _memory(self, final: bool) -> bool:
-        if final or time.monotonic() < self._next_memory:
-            return final and self.group.out_of_memory
-        self._next_memory = time.monotonic() + 0.1
+    def _past(self, failed: bool) -> Limit | None:
+        """Only a command that failed is worth a last look at the disk."""
+        if self.group.out_of_memory:
+            return "memory"
+        if failed and self._full():
+            return "disk"
+        return "processes" if self.group.refused_processes else None
+
+    def _memory(self) -> bool:
         grouped = "memory" in self.group.folders
-        used = self.group.memory if grouped else sum(_pss(pid) for pid in family(self.pid))
-        self._peak = max(self._peak, used / 2**20)
-        return self.group.out_of_memory if grouped else used > self.limits.memory_gb * GB
+        used = self.group.memory if grouped else self._memory_by_hand()
+        self._peak = max(self._peak, min(used, self.limits.memory_gb * GB) / 2**20)
+        return self.group.out_of_memory if grouped else used > self.limits.memory_gb * GB or _free_memory() < SPARE
 
-    def _full(self, final: bool) -> bool:
+    def _memory_by_hand(self) -> int:
+        """Without control groups: pages of processes, of file systems in memory and of files without a name."""
+        used = sum(_pss(pid) for pid in self.tree.members()) + self._held(_memory_device())
+        for name in TEMPORARY if self.tree.isolated else ():
+            with suppress(OSError):
+                place = os.statvfs(f"/proc/{self.tree.root}/root/{name}")
+                used += (place.f_blocks - place.f_bfree) * place.f_frsize
+        return used
+
+    def _held(self, device: int) -> int:
+        """Bytes of files that have no name any more, which processes hold open; hiding them is as good as too many."""
+        found = {}
+        for pid in self.tree.members():
+            try:
+                for name in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 - a path object for each descriptor costs
+                    with suppress(OSError):
+                        status = os.stat(f"/proc/{pid}/fd/{name}")  # noqa: PTH116
+                        if stat.S_ISREG(status.st_mode) and not status.st_nlink and status.st_dev == device:
+                            found[status.st_ino] = status.st_blocks * 512
+            except PermissionError:
+                if is_alive(pid) and not (pid == self.tree.root and self.tree.isolated):  # which is bwrap's own
+                    return sys.maxsize
+            except OSError:
+                continue
+        return sum(found.values())
+
+    def _full(self) -> bool:
         """Apparent sizes count, so that a sparse file cannot make the next snapshot endless."""
         started = time.monotonic()
-        if final or started < self._next_scan:
-            return False
-        size = files = 0
-        folders = [str(self.workspace)]
-        while folders and size <= self._disk and files <= self.limits.files:
-            with suppress(OSError):  # a folder that went away, or whose path grew too long to name
-                for entry in os.scandir(folders.pop()):
-                    files += 1
-                    if entry.is_dir(follow_symlinks=False):
-                        folders.append(entry.path)
-                    else:
-                        status = entry.stat(follow_symlinks=False)
-                        size += max(status.st_size, status.st_blocks * 512)
+        most = int(self.limits.disk_gb * GB)
+        size, files, pending = self._held(self._device), 0, [("", 0)]
+        with suppress(OSError), Walk(self.workspace, needs=0o500) as walk:
+            while pending and size < most and files <= self.limits.files:
+                folder, depth = pending.pop()
+                if depth > DEPTH:
+                    return True
+                with suppress(OSError), os.scandir(walk.folder(folder)) as entries:  # it may have gone meanwhile
+                    for entry in entries:
+                        files += 1
+                        if entry.is_dir(follow_symlinks=False):
+                            pending.append((f"{folder}/{entry.name}" if folder else entry.name, depth + 1))
+                        else:
+                            status = entry.stat(follow_symlinks=False)
+                            size += max(status.st_size, status.st_blocks * 512)
         took = time.monotonic() - started
         self._next_scan = time.monotonic() + max(0.25, 20 * took)  # at most a twentieth of one core
-        return size > self._disk or files > self.limits.files
-
-    def kill(self, pid: int) -> None:
-        """End a process and everything below it, now."""
-        members = [pid] if self.isolated else family(pid)[::-1]
-        for member in members:
-            with suppress(ProcessLookupError):
-                os.kill(member, signal.SIGKILL)
-        if not self.isolated:
-            self.kill_leftovers(pid)
-
-    def kill_leftovers(self, pid: int) -> None:
-        """Without a pid namespace, descendants must be hunted: they share the command's session."""
-        if self.isolated:
-            return
-        for entry in os.scandir("/proc"):
-            with suppress(OSError, ValueError, IndexError):
-                fields = Path(entry.path, "stat").read_text().rpartition(")")[2].split()
-                if int(fields[3]) == pid and int(entry.name) != pid:
-                    os.kill(int(entry.name), signal.SIGKILL)
+        return size >= most or files > self.limits.files
 
     def close(self) -> None:
         """Give back the control group."""
         self.group.close()
+
+
+def _free(folder: Path) -> int:
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize
+
+
+def _free_memory() -> int:
+    with suppress(OSError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return SPARE
 
 
 def _pss(pid: int) -> int:
@@ -111,3 +139,12 @@ def _pss(pid: int) -> int:
             if line.startswith("Pss:"):
                 return int(line.split()[1]) * 1024
     return 0
+
+
+def _memory_device() -> int:
+    """The number of the file system in which the kernel keeps files that are only memory."""
+    fd = os.memfd_create("probe")
+    try:
+        return os.fstat(fd).st_dev
+    finally:
+        os.close(fd)

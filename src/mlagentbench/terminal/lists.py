@@ -65,11 +65,11 @@ def _tasks() -> list[Row]:
 
 def _agents() -> list[Row]:
     from mlagentbench import discovery
-    from mlagentbench.runner.setup import agent_class
+    from mlagentbench.agents.base import load
 
     found = []
     for name in discovery.names("agents"):
-        kind = agent_class(name)
+        kind = load(name)
         who = "contestant" if kind.contestant else "check of the task"
         found.append({"agent": name, "is_a": who, "what_it_does": _first_line(kind)})
     return found

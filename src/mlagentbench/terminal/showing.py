@@ -1,4 +1,4 @@
-"""`show`: a run, one step of it, what it changed; or a task's card."""
+"""`show`: a run, one step of it, what it changed; or a task's card. Of a run only its folder is needed."""
 
 import json
 from pathlib import Path
@@ -7,12 +7,11 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from mlagentbench.errors import UsageError
-from mlagentbench.preparation.prepare import lookup
+from mlagentbench.preparation.prepare import Prepared, lookup
 from mlagentbench.records import Result
-from mlagentbench.runner.baselines import baseline_of
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.task import Task
-from mlagentbench.terminal.story import changes, one_step, story, verdict_table
+from mlagentbench.terminal.story import changes, one_step, story, verdict
 from mlagentbench.terminal.words import number
 
 
@@ -20,9 +19,9 @@ def show_run(path: Path, step: int | None, diff: bool, as_json: bool) -> None:
     """A run, or a part of it, for a person or for a program."""
     folder = RunFolder(path)
     steps = folder.steps()
-    if step is not None and not 0 <= step <= len(steps):
-        raise UsageError(f"{path} has the steps 1 to {len(steps)}")
-    console = Console(soft_wrap=True)
+    if step is not None and not 1 <= step <= len(steps):
+        raise UsageError(f"{path} has no step {step}; it has {len(steps)} steps")
+    console = _console()
     if diff:
         text = _diff(folder, (step - 1, step) if step else (0, len(steps)))
         print(json.dumps({"diff": text})) if as_json else changes(text, console)
@@ -35,28 +34,37 @@ def show_run(path: Path, step: int | None, diff: bool, as_json: bool) -> None:
         _show_all(folder, console)
 
 
+def _console() -> Console:
+    """A console that breaks no line of ours, and finds no markup or links in what agents wrote."""
+    return Console(soft_wrap=True, markup=False, highlight=False, emoji=False)
+
+
 def _show_all(folder: RunFolder, console: Console) -> None:
     story(folder, console)
     console.print()
     if result := folder.result:
-        show_result(result)
+        verdict(result, folder.spec, console)
     else:
         console.print(f"unfinished; go on with: mlagentbench resume {folder.path}")
-    console.print(f"[dim]a step in full: mlagentbench show {folder.path} --step N; what it changed: --step N --diff[/]")
+    command = f"mlagentbench show {folder.path} --step N"
+    console.print(f"a step in full: {command}; what it changed: {command} --diff", style="dim")
 
 
 def show_result(result: Result) -> None:
     """What came of a run."""
-    folder = RunFolder(Path(result.folder))
-    task = Task.load(folder.spec.task)
-    baseline = baseline_of(task, folder.spec.edition, lookup(task, folder.spec.edition, folder.spec.hashes.data))
-    Console(soft_wrap=True).print(verdict_table(result, task, baseline))
+    verdict(result, RunFolder(Path(result.folder)).spec, _console())
 
 
 def _diff(folder: RunFolder, between: tuple[int, int]) -> str:
-    spec = folder.spec
-    data = lookup(Task.load(spec.task), spec.edition, spec.hashes.data)
-    return folder.store(data, writable=False).diff(*between)
+    return folder.store(_data(folder), writable=False).diff(*between)
+
+
+def _data(folder: RunFolder) -> Prepared | None:
+    """The data, if this machine has it: without, files that were given and never changed have no content."""
+    try:
+        return lookup(Task.load(folder.spec.task), folder.spec.edition, folder.spec.hashes.data)
+    except UsageError:
+        return None
 
 
 def _plain(value: object) -> object:
@@ -71,14 +79,13 @@ def show_task(name: str, as_json: bool) -> None:
         card = {"task": task.name, **config.model_dump(mode="json"), "description": task.description}
         print(json.dumps(card, indent=2))
         return
-    console = Console()
-    console.print(f"[bold]{task.name}[/]: {config.title}")
+    console = _console()
+    console.print(f"{task.name}: {config.title}", style="bold")
     console.print(f"{config.category} · {config.modality} · {config.metric} ({config.better} is better)")
     console.print(f"runtime {config.runtime} · submission {config.submission} · {config.limits.steps} steps")
     for edition_name, edition in config.editions.items():
         known = edition.baseline
         baseline = f"{number(known.mean)} ± {number(known.sd)} (n = {known.n})" if known else "not measured"
-        console.print(
-            f"[bold]{edition_name}[/]: {edition.size}; baseline {baseline}; reference {number(edition.reference)}"
-        )
-    console.print(Markdown(task.description))
+        console.print(f"{edition_name}: {edition.size}; baseline {baseline}; reference {number(edition.reference)}")
+    console.print()
+    console.print(Markdown(task.description) if console.is_terminal else task.description.rstrip())

@@ -1,13 +1,31 @@
 """Small phrases that several views share."""
 
+import re
 import sys
+from contextlib import suppress
 
-from mlagentbench.records import Result
+from mlagentbench.records import Call, Result
+
+# What moves a cursor, changes colours or rings a bell: agents and their scripts may print it, terminals must not obey.
+SEQUENCE = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|.)?"
+CONTROL = re.compile(SEQUENCE + r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]", re.DOTALL)
 
 
 def say(line: str) -> None:
-    """One line of progress, apart from results."""
-    print(line, file=sys.stderr, flush=True)
+    """One line of progress, apart from results; a run does not end because nobody listens any more."""
+    with suppress(OSError, ValueError):
+        print(line, file=sys.stderr, flush=True)
+
+
+def plain(text: str) -> str:
+    """Text without what a terminal would obey."""
+    return CONTROL.sub("", text)
+
+
+def told(call: Call, width: int = 60) -> str:
+    """A call in a few words."""
+    first = str(next(iter(call.args.values()), "")).strip().partition("\n")[0]
+    return plain(f"{call.action} {first}").strip()[:width]
 
 
 def duration(seconds: float) -> str:
@@ -33,7 +51,7 @@ def percent(value: float | None) -> str:
 
 def last_line(text: str, width: int = 100) -> str:
     """The last line that says something."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in plain(text[-100 * width :]).splitlines() if line.strip()]
     return (lines[-1] if lines else "")[:width]
 
 

@@ -2,6 +2,8 @@
 
 import json
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median, stdev
 from typing import Any, NamedTuple
@@ -42,39 +44,53 @@ def grade(submission: Path, private: Path) -> float:
     layers = [Layer(**layer) for layer in plan["layers"]]
     if (submission / "conv.py").is_symlink() or not (submission / "conv.py").is_file():
         raise InvalidSubmission("conv.py is missing, or is not a plain file")
-    slowest = _starter(layers)  # not counted: it warms the machine up, and tells how long an answer may take
-    limits = [PATIENCE * seconds + GRACE for seconds in slowest]
-    starter: list[float] = []
-    submitted: list[float] = []
-    while len(starter) < plan["rounds"] or (len(starter) < plan["most"] and _doubtful(submitted, starter)):
-        if len(starter) % 2:
-            submitted.append(sum(_seconds(submission, layers, limits)[CHECKS:]))
-        starter.append(sum(_starter(layers)[CHECKS:]))
-        if len(submitted) < len(starter):
-            submitted.append(sum(_seconds(submission, layers, limits)[CHECKS:]))
-    return median(submitted) / median(starter)
+    rounds: list[tuple[float, float]] = []
+    while len(rounds) < plan["rounds"] or (len(rounds) < plan["most"] and _doubtful(rounds)):
+        rounds.append(_round(submission, layers))
+    submitted, starter = (median(times) for times in zip(*rounds, strict=True))
+    return submitted / starter
 
 
-def _doubtful(submitted: list[float], starter: list[float]) -> bool:
-    """Whether the ratio is not known well: to 2 %, or to a sixth of what sets it apart from 1."""
-    spread = math.hypot(*(stdev(map(math.log, times)) for times in (submitted, starter)))
-    error = 1.25 * spread / math.sqrt(len(starter))  # of the logarithm of a ratio of medians
-    return error > max(0.02, abs(math.log(median(submitted) / median(starter))) / 6)
+def _doubtful(rounds: list[tuple[float, float]]) -> bool:
+    """Whether the ratio is not known well yet: to 2 %, or to a sixth of what sets it apart from 1."""
+    ratios = [math.log(submitted / starter) for submitted, starter in rounds]
+    error = 1.25 * stdev(ratios) / math.sqrt(len(ratios))  # of their median
+    return error > max(0.02, abs(median(ratios)) / 6)
 
 
-def _starter(layers: list[Layer]) -> list[float]:
-    try:
-        return _seconds(STARTER, layers, [600.0] * (CHECKS + len(layers)))
-    except InvalidSubmission as error:
-        raise RuntimeError(f"the starter itself failed: {error}") from error  # our fault, and not the submission's
+def _round(submission: Path, layers: list[Layer]) -> tuple[float, float]:
+    """How long the submission takes for all layers, and how long the starter.
 
-
-def _seconds(folder: Path, layers: list[Layer], limits: list[float]) -> list[float]:
-    """How long every question takes in a sandbox that is used for nothing else; every answer must be right."""
+    Both are fresh, in sandboxes of their own, and asked in turn, layer by layer, so that a machine that is slow for a
+    moment is slow for both. Whichever is not asked is frozen.
+    """
     rng = np.random.default_rng()  # from the system's entropy: nobody has seen these inputs before
-    asked = [*(_small_layer(rng, number) for number in range(CHECKS)), *layers]
-    with Program(folder, "conv", "forward", packages=("numpy",), start_seconds=20) as program:
-        return [_ask(program, layer, rng, limit) for layer, limit in zip(asked, limits, strict=True)]
+    small = [_small_layer(rng, number) for number in range(CHECKS)]
+    with _our_fault():
+        starter = _program(STARTER)
+    times = []
+    with starter, _program(submission) as program:
+        for layer in (*small, *layers):
+            with _our_fault():
+                ours = _ask(starter, layer, rng, limit=600)
+            times.append((_ask(program, layer, rng, limit=PATIENCE * ours + GRACE), ours))
+    submission_seconds, starter_seconds = (sum(column) for column in zip(*times[CHECKS:], strict=True))
+    return submission_seconds, starter_seconds
+
+
+@contextmanager
+def _our_fault() -> Iterator[None]:
+    """The starter answers here: if it cannot, that is no fault of the submission."""
+    try:
+        yield
+    except InvalidSubmission as error:
+        raise RuntimeError(f"the starter itself failed: {error}") from error
+
+
+def _program(folder: Path) -> Program:
+    program = Program(folder, "conv", "forward", packages=("numpy",), start_seconds=20)
+    program.pause()
+    return program
 
 
 def _small_layer(rng: np.random.Generator, number: int) -> Layer:
@@ -90,6 +106,7 @@ def _ask(program: Program, layer: Layer, rng: np.random.Generator, limit: float)
     right = _convolved(images, weights, bias, layer)
     numbers = (np.array(layer.stride), np.array(layer.padding))
     answers, seconds = program.ask(images, weights, bias, *numbers, seconds=limit, most=right.nbytes)
+    program.pause()
     _compare(answers, right)
     return seconds
 

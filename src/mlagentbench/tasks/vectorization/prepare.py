@@ -5,12 +5,18 @@ from pathlib import Path
 
 LAYERS = {
     "open": [
-        {"images": [4, 3, 32, 32], "filters": [8, 3, 3, 3], "stride": 1, "padding": 1},
-        {"images": [4, 8, 16, 16], "filters": [16, 8, 3, 3], "stride": 2, "padding": 1},
+        {"images": [2, 3, 32, 32], "filters": [4, 3, 3, 3], "stride": 1, "padding": 1},
+        {"images": [2, 4, 16, 16], "filters": [8, 4, 3, 3], "stride": 1, "padding": 1},
+        {"images": [2, 3, 32, 32], "filters": [8, 3, 5, 5], "stride": 2, "padding": 2},
+        {"images": [4, 16, 16, 16], "filters": [16, 16, 1, 1], "stride": 1, "padding": 0},
+        {"images": [4, 8, 16, 16], "filters": [8, 8, 3, 3], "stride": 2, "padding": 1},
     ],
     "paper": [
-        {"images": [16, 3, 32, 32], "filters": [16, 3, 3, 3], "stride": 1, "padding": 1},
-        {"images": [16, 3, 32, 32], "filters": [16, 3, 5, 5], "stride": 2, "padding": 2},
+        {"images": [16, 3, 32, 32], "filters": [8, 3, 3, 3], "stride": 1, "padding": 1},
+        {"images": [16, 8, 16, 16], "filters": [8, 8, 3, 3], "stride": 1, "padding": 1},
+        {"images": [16, 3, 32, 32], "filters": [8, 3, 5, 5], "stride": 2, "padding": 2},
+        {"images": [16, 16, 16, 16], "filters": [16, 16, 1, 1], "stride": 1, "padding": 0},
+        {"images": [16, 16, 16, 16], "filters": [16, 16, 3, 3], "stride": 2, "padding": 1},
     ],
 }
 ROUNDS = {"open": (5, 20), "paper": (4, 10)}  # of measuring: at least, and at most where the machine is restless

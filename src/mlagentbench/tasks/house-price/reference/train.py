@@ -1,4 +1,4 @@
-"""Predicts what houses sell for: boosted trees and a ridge regression on all columns, averaged, on log prices."""
+"""Predicts what houses sell for: boosted trees and ridge regression on all columns, averaged in log prices."""
 
 import os
 
@@ -10,24 +10,34 @@ from sklearn.preprocessing import StandardScaler
 
 SEED = int(os.environ.get("SEED", "0"))
 FOLDS = 5
-TREES = {"n_estimators": 700, "learning_rate": 0.02, "num_leaves": 12, "min_child_samples": 8, "reg_lambda": 1.0,
-         "subsample": 0.7, "subsample_freq": 1, "colsample_bytree": 0.3}
+TREES = {
+    "n_estimators": 700,
+    "learning_rate": 0.02,
+    "num_leaves": 12,
+    "min_child_samples": 8,
+    "reg_lambda": 1.0,
+    "subsample": 0.7,
+    "subsample_freq": 1,
+    "colsample_bytree": 0.3,
+}
 GRADES = ["Po", "Fa", "TA", "Gd", "Ex"]
 
 
 def add_features(table):
-    """Grades become numbers, absent areas zero, and a few sums and ages are added."""
+    """Grades become numbers, absent ones -1, other absent numbers 0, and a few sums and ages are added."""
     table = table.drop(columns=["Id", "SalePrice"], errors="ignore").copy()
     for name in table.columns:
-        if table[name].isin(GRADES).any():
-            table[name] = table[name].map({grade: rank for rank, grade in enumerate(GRADES, start=1)}).fillna(0)
+        if table[name].dropna().isin(GRADES).all():
+            table[name] = table[name].map(GRADES.index, na_action="ignore").fillna(-1).astype(float)
     table["MSSubClass"] = table["MSSubClass"].astype(str)
     table["GarageYrBlt"] = table["GarageYrBlt"].fillna(table["YearBuilt"])
     table["LotFrontage"] = table["LotFrontage"].fillna(table["LotFrontage"].median())
     numbers = table.select_dtypes("number").columns
     table[numbers] = table[numbers].fillna(0)
     table["Area"] = table["GrLivArea"] + table["TotalBsmtSF"]
-    table["Baths"] = table["FullBath"] + table["BsmtFullBath"] + (table["HalfBath"] + table["BsmtHalfBath"]) / 2
+    table["Baths"] = (
+        table["FullBath"] + table["BsmtFullBath"] + (table["HalfBath"] + table["BsmtHalfBath"]) / 2
+    )
     table["Age"] = table["YrSold"] - table["YearBuilt"]
     table["SinceRemodelled"] = table["YrSold"] - table["YearRemodAdd"]
     table["QualityArea"] = table["OverallQual"] * table["Area"]
@@ -52,12 +62,13 @@ def fit_predict(features, prices, new_features):
     linear = Ridge(alpha=200).fit(scaler.transform(features).clip(-4, 4), target)
     predicted = [linear.predict(scaler.transform(new_features).clip(-4, 4))]
     for seed in range(3):
-        trees = lgb.LGBMRegressor(**TREES, random_state=1000 * SEED + seed, n_jobs=2, verbose=-1)
+        trees = lgb.LGBMRegressor(**TREES, random_state=1000 * SEED + seed, n_jobs=1, verbose=-1)
         predicted.append(trees.fit(features, target).predict(new_features))
     return np.exp(0.5 * predicted[0] + 0.5 * np.mean(predicted[1:], axis=0))
 
 
 def main():
+    """Cross-validate, then predict the test houses."""
     train, test = pd.read_csv("train.csv"), pd.read_csv("test.csv")
     prices = train["SalePrice"].to_numpy(float)
     features, new_features = encode(train, test)

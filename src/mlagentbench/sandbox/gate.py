@@ -1,0 +1,115 @@
+"""The moment before a command begins: everything around it is set up, and nothing of it has run.
+
+The last program before the command says READY on its output and waits for a line. So a sandbox that cannot start is
+never taken for a command that failed; and a harness that is killed meanwhile never sends the line, so that nothing
+begins which nobody would end.
+"""
+
+import os
+import resource
+import select
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from io import FileIO
+
+from mlagentbench.errors import SandboxFault
+from mlagentbench.records import Limits
+from mlagentbench.sandbox.cgroups import Group
+from mlagentbench.sandbox.launch import launcher
+
+READY = b"\x06"
+PATIENCE = 60  # seconds for a sandbox to be set up on a busy machine
+GB = 2**30
+
+# Joins the control groups named before "--", offers itself first to a kernel short of memory, becomes the command.
+_ENTER = """echo 500 >/proc/self/oom_score_adj
+while [ "$1" != -- ]; do echo $$ >"$1" || exit; shift; done
+shift; exec "$@" """
+_GATE = """command -v "$2" >/dev/null || { echo "there is no $2"; exit 1; }
+printf '\\006'; read -r _ || exit 1
+[ "$1" = keep ] || exec </dev/null
+shift; exec "$@" """
+
+
+def entered(limits: Limits, group: Group, command: Sequence[str]) -> list[str]:
+    """The command, in its control groups and with what one process may take from the machine bounded."""
+    most = {
+        "core": 1,  # not 0, at which a crash would still start the host's own crash handler
+        "fsize": int(limits.disk_gb * GB),
+        "nofile": 4096,
+        "memlock": 64 * 2**20,
+        "msgqueue": 819_200,
+        "rtprio": 0,
+        "nice": 0,
+    }
+    bounds = [f"--{name}={_at_most(name, value)}" for name, value in most.items()]
+    return ["/bin/sh", "-c", _ENTER, "sh", *group.entries, "--", "prlimit", *bounds, *command]
+
+
+def _at_most(name: str, value: int) -> int:
+    hard = resource.getrlimit(getattr(resource, f"RLIMIT_{name.upper()}"))[1]
+    return value if hard == resource.RLIM_INFINITY else min(value, hard)
+
+
+def gated(argv: Sequence[str], stdin: int) -> list[str]:
+    """The command behind the gate; without a stdin of its own it reads nothing."""
+    return ["/bin/sh", "-c", _GATE, "sh", "keep" if stdin == subprocess.PIPE else "close", *argv]
+
+
+def start(
+    command: Sequence[str], env: dict[str, str], cwd: str, pass_fds: Sequence[int] = ()
+) -> "subprocess.Popen[bytes]":
+    """Begin, up to the gate; the stdin of the child is a socket, which can also be read from."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        child = launcher().start(
+            command,
+            stdin=theirs.fileno(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=pass_fds,
+            env=env,
+            cwd=cwd,
+            bufsize=0,
+            start_new_session=True,  # Ctrl-C is for the harness, which then ends what it started
+        )
+    child.stdin = FileIO(ours.detach(), "r+")
+    try:
+        _await_ready(child)
+    except BaseException:
+        child.kill()
+        child.wait()
+        for stream in (child.stdin, child.stdout):
+            assert stream is not None
+            stream.close()
+        raise
+    return child
+
+
+def _await_ready(child: "subprocess.Popen[bytes]") -> None:
+    assert child.stdout is not None
+    said = b""
+    deadline = time.monotonic() + PATIENCE
+    poll = select.poll()
+    poll.register(child.stdout, select.POLLIN)
+    while len(said) < 2000 and poll.poll(max(deadline - time.monotonic(), 0) * 1000):
+        byte = os.read(child.stdout.fileno(), 1)
+        if byte == READY and not said:
+            return
+        if not byte:
+            break
+        said += byte
+    words = " ".join(said.decode("utf-8", "replace").split()) or "it said nothing"
+    raise SandboxFault(f"the sandbox cannot be started on this machine: {words}")
+
+
+def let_through(child: "subprocess.Popen[bytes]", stdin: int) -> None:
+    """Open the gate; unless its stdin is a PIPE, the command has none from here on."""
+    assert child.stdin is not None
+    with suppress(BrokenPipeError):  # killed already: it is the limits' business to say why
+        child.stdin.write(b"\n")
+    if stdin != subprocess.PIPE:
+        child.stdin.close()

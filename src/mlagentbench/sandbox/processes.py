@@ -1,0 +1,122 @@
+"""The processes of one command: found, frozen and ended together."""
+
+import os
+import select
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from mlagentbench.errors import SandboxFault
+from mlagentbench.sandbox.cgroups import Group
+
+PATIENCE = 30  # seconds for killed processes to be gone; giving back many gigabytes takes a moment
+EXITING = 4  # PF_EXITING among the kernel's flags of a process
+MARK = "MLAGENTBENCH_COMMAND"  # in the environment of unsandboxed commands, by which their daemons are found
+
+
+def status(pid: int | str) -> list[str]:
+    """The fields of /proc/<pid>/stat from the state on; none if there is no such process."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return []
+
+
+def is_alive(pid: int) -> bool:
+    """Whether it still runs, and is not just about to end."""
+    fields = status(pid)
+    return bool(fields) and fields[0] not in "ZX" and not int(fields[6]) & EXITING
+
+
+def family(pid: int) -> list[int]:
+    """A process and all its descendants, oldest first."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):  # noqa: PTH208 - thousands of names, many times
+        if name.isdigit() and (fields := status(name)):
+            children.setdefault(int(fields[1]), []).append(int(name))
+    found = [pid]
+    for member in found:
+        found += children.get(member, [])
+    return found
+
+
+class Tree:
+    """A command with everything that it started, and however much that tried to get away."""
+
+    def __init__(self, pid: int, group: Group, mark: str | None = None) -> None:
+        """With a mark there is no pid namespace, whose first process takes all others with it."""
+        self.pid, self._group, self._mark = pid, group, mark
+        self.isolated = mark is None
+        self.root = _first_child(pid) if self.isolated else pid
+        self.ended = os.pidfd_open(pid)
+        self._root_ended = os.pidfd_open(self.root)
+
+    def members(self) -> list[int]:
+        """Every process that runs the agent's code."""
+        found = set(self._group.members) if self._group.folders else set(family(self.root))
+        if self._mark:
+            found |= self._marked()
+        return sorted(found - ({self.pid} if self.pid != self.root else set()))
+
+    def _marked(self) -> set[int]:
+        wanted, found = f"{MARK}={self._mark}".encode(), set()
+        for name in os.listdir("/proc"):  # noqa: PTH208
+            with suppress(OSError):
+                if name.isdigit() and wanted in Path(f"/proc/{name}/environ").read_bytes().split(b"\0"):
+                    found.add(int(name))
+        return found
+
+    def pause(self) -> None:
+        """Stop all where they are, so that nothing changes between two steps."""
+        deadline = time.monotonic() + 1  # one that waits in the kernel for a stopped child never shows as stopped
+        while (moving := [pid for pid in self.members() if _moves(pid)]) and time.monotonic() < deadline:
+            _signal(moving, signal.SIGSTOP)
+
+    def unpause(self) -> None:
+        """Let all go on."""
+        _signal(self.members(), signal.SIGCONT)
+
+    def end(self) -> None:
+        """Kill all, and wait until the last is gone."""
+        for pidfd in (self._root_ended, self.ended):
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        poll = select.poll()
+        poll.register(self._root_ended, select.POLLIN)
+        gone = bool(poll.poll(PATIENCE * 1000))
+        deadline = time.monotonic() + PATIENCE
+        while (
+            self._mark
+            and gone
+            and (left := [pid for pid in self.members() if status(pid)[:1] not in ([], ["Z"], ["X"])])
+        ):
+            _signal(left, signal.SIGKILL)
+            gone = time.monotonic() < deadline
+        if not gone:
+            raise SandboxFault("a command of the agent does not end, though it was killed")
+
+    def close(self) -> None:
+        """Forget the processes, which have ended."""
+        for pidfd in (self.ended, self._root_ended):
+            os.close(pidfd)
+
+
+def _first_child(pid: int) -> int:
+    """The first process of the namespace that `pid`, which is bwrap, has made."""
+    with suppress(OSError, ValueError, IndexError):  # not every kernel has this file
+        return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+    return (*family(pid), pid)[1]
+
+
+def _moves(pid: int) -> bool:
+    """Whether any of its threads can still do something."""
+    with suppress(OSError):
+        tasks = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
+        return any(fields[0] not in "TtZX" for task in tasks if (fields := status(f"{pid}/task/{task}")))
+    return False
+
+
+def _signal(pids: list[int], number: int) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)

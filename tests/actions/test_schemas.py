@@ -1,0 +1,50 @@
+import json
+
+import pytest
+
+from mlagentbench.actions.base import Action, load
+
+ACTIONS = load(interactive=True)
+ARGUMENTS = {
+    "List Files": ["dir_path"],
+    "Read File": ["file_name"],
+    "Write File": ["file_name", "content"],
+    "Append File": ["file_name", "content"],
+    "Copy File": ["source", "destination"],
+    "Inspect Script Lines": ["script_name", "start_line_number", "end_line_number"],
+    "Undo Edit Script": ["script_name"],
+    "Execute Script": ["script_name", "arguments"],
+    "Python REPL": ["command"],
+    "Request Help": ["request"],
+    "Final Answer": ["final_answer"],
+}
+
+
+def test_the_low_level_actions_have_the_names_and_arguments_of_the_paper() -> None:
+    assert {name: list(ACTIONS[name].arguments.model_fields) for name in ARGUMENTS} == ARGUMENTS
+
+
+@pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS.keys())
+def test_the_schema_is_made_from_the_signature(action: Action) -> None:
+    schema = json.loads(json.dumps(action.schema))
+    assert schema["type"] == "object" and schema["additionalProperties"] is False
+    assert list(schema["properties"]) == list(action.arguments.model_fields)
+    for name, field in schema["properties"].items():
+        assert field["type"] in ("string", "integer")
+        assert field["description"], f"{action.name}: {name} is not described"
+        assert (name in schema.get("required", [])) == ("default" not in field)
+    assert action.description and "\n" not in action.description
+    assert all(f'"{name}": [' in action.form for name in schema["properties"])
+
+
+def test_numbers_and_defaults_come_from_the_signature() -> None:
+    lines = ACTIONS["Inspect Script Lines"].schema["properties"]
+    assert lines["start_line_number"]["type"] == "integer"
+    assert ACTIONS["Execute Script"].schema["required"] == ["script_name"]
+    assert ACTIONS["List Files"].schema["properties"]["dir_path"]["default"] == "."
+
+
+def test_only_what_changes_nothing_is_not_snapshotted() -> None:
+    unchanging = {name for name in ARGUMENTS if not ACTIONS[name].changes}
+    assert unchanging == {"List Files", "Read File", "Inspect Script Lines", "Request Help"}
+    assert [name for name in ARGUMENTS if ACTIONS[name].ends] == ["Final Answer"]

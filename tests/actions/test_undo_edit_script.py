@@ -1,0 +1,121 @@
+from collections.abc import Callable
+from pathlib import Path
+
+from mlagentbench.environment import Environment
+
+Do = Callable[..., str]
+NOTHING = "Error: there is no change of"
+
+
+def undo(env: Environment, do: Do, name: str = "a.py") -> str:
+    return do(env, "Undo Edit Script", script_name=name)
+
+
+def content(env: Environment, name: str = "a.py") -> str | None:
+    path = env.world.workspace.root / name
+    return path.read_text() if path.exists() else None
+
+
+def run(env: Environment, do: Do, script: str) -> None:
+    do(env, "Write File", file_name="script.py", content=script)
+    assert "exit code 0" in do(env, "Execute Script", script_name="script.py")
+
+
+def test_several_undos_in_a_row_go_further_and_further_back(env: Environment, do: Do) -> None:
+    for text in ("one", "two", "three"):
+        do(env, "Write File", file_name="a.py", content=text)
+    assert undo(env, do) == "a.py is again as it was before its last change."
+    assert content(env) == "two"
+    undo(env, do)
+    assert content(env) == "one"
+    assert undo(env, do) == "a.py did not exist before its last change; it was removed."
+    assert content(env) is None
+    assert undo(env, do).startswith(NOTHING)
+
+
+def test_an_undo_after_new_changes_undoes_those_first(env: Environment, do: Do) -> None:
+    do(env, "Write File", file_name="a.py", content="one")
+    do(env, "Write File", file_name="a.py", content="two")
+    undo(env, do, "./a.py")
+    do(env, "Append File", file_name="a.py", content=" more")
+    assert content(env) == "one more"
+    undo(env, do, "/workspace/a.py")
+    assert content(env) == "one"
+    undo(env, do)
+    assert content(env) is None
+
+
+def test_a_file_that_never_changed_has_nothing_to_undo(env: Environment, do: Do) -> None:
+    assert undo(env, do, "train.py").startswith(NOTHING)
+    assert undo(env, do, "never.py").startswith(NOTHING)
+    assert undo(env, do, "data").endswith("is read-only")
+    assert "read-only" in undo(env, do, "questions.csv")
+
+
+def test_a_write_of_the_same_content_is_no_change(env: Environment, do: Do) -> None:
+    do(env, "Write File", file_name="a.py", content="one")
+    do(env, "Write File", file_name="a.py", content="one")
+    undo(env, do)
+    assert content(env) is None
+
+
+def test_what_a_script_deleted_comes_back_with_the_folder_above_it(env: Environment, do: Do) -> None:
+    do(env, "Write File", file_name="deep/down/a.py", content="precious")
+    run(env, do, "import shutil\nshutil.rmtree('deep')\n")
+    assert content(env, "deep/down/a.py") is None
+    assert undo(env, do, "deep/down/a.py").endswith("as it was before its last change.")
+    assert content(env, "deep/down/a.py") == "precious"
+
+
+def test_what_a_script_changed_locked_or_made_a_link_comes_back(env: Environment, do: Do) -> None:
+    do(env, "Write File", file_name="a.py", content="precious")
+    run(env, do, "import os\nos.chmod('a.py', 0o751)\n")
+    undo(env, do)
+    path: Path = env.world.workspace.root / "a.py"
+    assert path.stat().st_mode & 0o777 == 0o644
+    run(env, do, "import os\nos.remove('a.py'); os.symlink('/etc/passwd', 'a.py')\n")
+    undo(env, do)
+    assert not path.is_symlink() and content(env) == "precious"
+    run(env, do, "open('a.py', 'w').write('spoiled')\n")
+    undo(env, do)
+    assert content(env) == "precious"
+    undo(env, do)
+    assert content(env) is None
+
+
+def test_a_folder_in_the_place_of_the_file_is_not_removed(env: Environment, do: Do) -> None:
+    do(env, "Write File", file_name="a.py", content="one")
+    run(env, do, "import os\nos.remove('a.py'); os.mkdir('a.py'); open('a.py/inside', 'w')\n")
+    assert "only changes of files can be undone" in undo(env, do)
+    run(env, do, "import os, shutil\nshutil.rmtree('a.py')\n")
+    assert "only changes of files can be undone" in undo(env, do)
+
+
+def test_a_file_whose_folder_became_a_file_cannot_come_back(env: Environment, do: Do) -> None:
+    do(env, "Write File", file_name="deep/a.py", content="one")
+    run(env, do, "import shutil\nshutil.rmtree('deep'); open('deep', 'w')\n")
+    assert "a folder above it is none any more" in undo(env, do, "deep/a.py")
+
+
+def test_an_undo_that_failed_does_not_count(env: Environment, do: Do) -> None:
+    do(env, "Undo Edit Script")
+    do(env, "Undo Edit Script", script_name=5)
+    undo(env, do)
+    do(env, "Write File", file_name="a.py", content="one")
+    do(env, "Write File", file_name="a.py", content="two")
+    undo(env, do)
+    assert content(env) == "one"
+
+
+def test_undos_survive_a_resume(open_env: Callable[..., Environment], do: Do) -> None:
+    def act(env: Environment) -> None:
+        for text in ("one", "two", "three"):
+            do(env, "Write File", file_name="a.py", content=text)
+        undo(env, do)
+
+    act(open_env())
+    env = open_env()
+    act(env)
+    assert content(env) == "two"
+    undo(env, do)
+    assert content(env) == "one"

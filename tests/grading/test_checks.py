@@ -1,0 +1,136 @@
+import os
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlagentbench.errors import InvalidSubmission
+from mlagentbench.grading.checks import read_answers, read_submission
+
+GOOD = "id,value\n1,0.5\n2,1.5\n3,2.5\n"
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    path = tmp_path_factory.mktemp("private") / "answers.csv"
+    path.write_text("id,value\n1,1\n2,2\n3,3\n")
+    return read_answers(path, id="id", columns=["value"])
+
+
+def read(path: Path, content: bytes | str, answers: pd.DataFrame) -> list[float]:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    table = read_submission(path, id="id", columns=["value"], like=answers)
+    assert list(table.index) == list(answers.index)
+    return [float(value) for value in table["value"]]
+
+
+def test_rows_in_any_order_are_joined_by_id(tmp_path: Path, answers: pd.DataFrame) -> None:
+    path = tmp_path / "submission.csv"
+    assert read(path, GOOD, answers) == [0.5, 1.5, 2.5]
+    assert read(path, "id,value\n3,2.5\n1,0.5\n2,1.5\n", answers) == [0.5, 1.5, 2.5]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        GOOD.replace("\n", "\r\n"),
+        "\ufeff" + GOOD,
+        GOOD.rstrip("\n"),
+        GOOD + "\n\n",
+        "id, value\n1, 0.5\n 2 ,1.5\n3,2.5 \n",
+        '"id","value"\n"1","0.5"\n"2","1.5"\n"3","2.5"\n',
+        "id,value\n1,5e-1\n2,+1.5\n3,25e-1\n",
+    ],
+    ids=["crlf", "bom", "no last newline", "blank lines", "spaces", "quotes", "other spellings"],
+)
+def test_harmless_spellings_of_the_same_table_are_read_alike(
+    tmp_path: Path, answers: pd.DataFrame, content: str
+) -> None:
+    assert read(tmp_path / "submission.csv", content, answers) == [0.5, 1.5, 2.5]
+
+
+REFUSED = {
+    "empty": (b"", "is empty"),
+    "header only": (b"id,value\n", "has 0 rows; there must be 3"),
+    "only blank lines": (b"\n\n\n", "must have the columns id, value"),
+    "wrong columns": (b"id,price\n1,1\n2,2\n3,3\n", "must have the columns id, value; it has: 'id', 'price'"),
+    "no header": (b"1,1\n2,2\n3,3\n", "must have the columns"),
+    "extra column": (b"id,value,x\n1,1,1\n2,2,2\n3,3,3\n", "must have the columns"),
+    "reordered columns": (b"value,id\n1,1\n2,2\n3,3\n", "must have the columns"),
+    "repeated column": (b"id,value,value\n1,1,1\n2,2,2\n3,3,3\n", "must have the columns"),
+    "short": (b"id,value\n1,1\n2,2\n", "has 2 rows; there must be 3"),
+    "long": (b"id,value\n1,1\n2,2\n3,3\n4,4\n", "has 4 rows; there must be 3"),
+    "repeated ids": (b"id,value\n1,1\n1,1\n3,3\n", "repeats 1 id: '1'"),
+    "one id many times": (b"id,value\n1,1\n1,1\n1,1\n", "repeats 1 id"),
+    "unknown id": (b"id,value\n1,1\n2,2\n7,3\n", "unknown id: '7'"),
+    "id with a leading zero": (b"id,value\n01,1\n2,2\n3,3\n", "unknown id: '01'"),
+    "id as a float": (b"id,value\n1.0,1\n2.0,2\n3.0,3\n", "unknown id: '1.0'"),
+    "nan": (b"id,value\n1,nan\n2,2\n3,3\n", "1 values of value that are not finite numbers: 'nan'"),
+    "inf": (b"id,value\n1,inf\n2,-inf\n3,3\n", "not finite"),
+    "empty cell": (b"id,value\n1,\n2,2\n3,3\n", "not finite"),
+    "text": (b"id,value\n1,one\n2,2\n3,3\n", "not finite numbers: 'one'"),
+    "overflow": (b"id,value\n1,1e999\n2,2\n3,3\n", "not finite"),
+    "huge integer": (b"id,value\n1," + b"9" * 400 + b"\n2,2\n3,3\n", "not finite"),
+    "hexadecimal": (b"id,value\n1,0x10\n2,2\n3,3\n", "not finite"),
+    "ragged, too many": (b"id,value\n1,1\n2,2,2\n3,3\n", "row 2 does not have 2 cells"),
+    "ragged, too few": (b"id,value\n1,1\n2\n3,3\n", "row 2 does not have 2 cells"),
+    "quoted newlines": (b'id,value\n"1\n",1\n2,"2\n3,3"\n', "row|rows|not finite"),
+    "open quote": (b'id,value\n1,1\n2,2\n"3,3\n', "is not a csv file"),
+    "NULs": (b"id,value\n1,1\n2,\x00\n3,3\n", "not finite"),
+    "NULs only": (b"\x00" * 100, "must have the columns"),
+    "binary": (bytes(range(256)), "is not a csv file in UTF-8"),
+    "UTF-16": (GOOD.encode("utf-16"), "is not a csv file in UTF-8"),
+    "latin 1": ("id,value\n1,é\n2,2\n3,3\n".encode("latin-1"), "is not a csv file in UTF-8"),
+    "lone carriage returns": (b"id,value\r1,1\r2,2\r3,3\rx", "row 4 does not have 2 cells"),
+    "one endless line": (b"id,value" + b"," * 100_000, "must have the columns"),
+    "a pickle": (b"\x80\x04\x95\x0b\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94.", "is not a csv file"),
+}
+
+
+@pytest.mark.parametrize(("content", "sentence"), REFUSED.values(), ids=REFUSED.keys())
+def test_a_malformed_submission_is_refused_with_a_sentence(
+    tmp_path: Path, answers: pd.DataFrame, content: bytes, sentence: str
+) -> None:
+    with pytest.raises(InvalidSubmission, match=sentence) as caught:
+        read(tmp_path / "submission.csv", content, answers)
+    assert len(str(caught.value)) < 400
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_submission_is_refused_and_so_is_a_folder(tmp_path: Path, answers: pd.DataFrame) -> None:
+    for path in (tmp_path / "submission.csv", tmp_path):
+        with pytest.raises(InvalidSubmission, match="is missing"):
+            read_submission(path, id="id", columns=["value"], like=answers)
+
+
+def test_a_gigabyte_is_refused_before_it_is_read(tmp_path: Path, answers: pd.DataFrame) -> None:
+    path = tmp_path / "submission.csv"
+    path.write_text(GOOD)
+    os.truncate(path, 1 << 30)
+    with pytest.raises(InvalidSubmission, match="1,073,741,824 bytes; 3 predictions need at most"):
+        read_submission(path, id="id", columns=["value"], like=answers)
+
+
+def test_ids_may_hold_spaces_commas_and_leading_zeros(tmp_path: Path) -> None:
+    private, path = tmp_path / "answers.csv", tmp_path / "submission.csv"
+    private.write_text('key,a,b\n007,1,1\n"x, y",2,2\na b,3,3\n')
+    like = read_answers(private, id="key", columns=["a", "b"])
+    path.write_text('key,a,b\na b,5,6\n"x, y",3,4\n007,1,2\n')
+    found = read_submission(path, id="key", columns=["a", "b"], like=like)
+    assert found.to_numpy().tolist() == [[1, 2], [3, 4], [5, 6]]
+    assert float((found["a"] - like["a"]).abs().mean()) == 1.0
+
+
+@settings(max_examples=300, deadline=None)
+@given(content=st.binary(max_size=200) | st.text(max_size=200).map(lambda text: text.encode("utf-8", "replace")))
+def test_random_bytes_raise_nothing_else(
+    content: bytes, answers: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "random.csv"
+    for data in (content, b"id,value\n" + content, GOOD.encode()[:-2] + content):
+        try:
+            assert len(read(path, data, answers)) == 3
+        except InvalidSubmission as error:
+            assert str(error)

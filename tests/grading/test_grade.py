@@ -1,0 +1,107 @@
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mlagentbench.environment import Environment
+from mlagentbench.errors import TaskFault
+from mlagentbench.grading.grade import Grade, grade
+from mlagentbench.records import Call, Result
+from mlagentbench.runner.setup import set_up
+
+Play = Callable[..., Result]
+QUIET = "def grade(submission, private): return 1.0\n"
+PLAIN = "from mlagentbench.errors import InvalidSubmission\ndef grade(submission, private):\n    "
+CRASHES = {
+    "raises": ("raise ValueError('no idea')", r"ValueError: no idea \(exit code 1\)"),
+    "exits": ("import sys; sys.exit(0)", "exit code 0"),
+    "exits with a number": ("import sys; sys.exit(7)", "exit code 7"),
+    "exits at once": ("import os; os._exit(0)", "exit code 0"),
+    "segfault": ("import ctypes; ctypes.string_at(0)", "killed by SIGSEGV"),
+    "is killed": ("import os; os.kill(os.getpid(), 9)", "killed by SIGKILL"),
+    "nan": ("return float('nan')", "the grader returned nan"),
+    "inf": ("return float('-inf')", "the grader returned -inf"),
+    "nothing": ("return None", "TypeError"),
+    "text": ("return 'excellent'", "ValueError: could not convert"),
+    "garbage": ("import sys; print('\\0' * 10**7); sys.stderr.write('x' * 10**7); 1 / 0", "ZeroDivision"),
+    "a damaged answer": ("import os, sys; open(sys.argv[4], 'w').write('{'); os._exit(0)", "an answer that is none"),
+}
+
+
+@pytest.fixture
+def graded(variant: Callable[..., Path], open_env: Callable[..., Environment]) -> Callable[..., Grade]:
+    def grade_with(text: str, toml: str = "") -> Grade:
+        files: dict[str, str | None] = {"grade.py": text}
+        folder = variant(files)
+        (folder / "task.toml").write_text(toml + (folder / "task.toml").read_text())
+        setup = set_up(str(folder), "open", "bwrap", lambda line: None)
+        env = open_env(setup=setup)
+        env.step(Call(action="Write File", args={"file_name": "submission.csv", "content": "id,value\n"}))
+        return grade(setup.task, setup.data, env.world.store, 1, "bwrap")
+
+    return grade_with
+
+
+@pytest.mark.parametrize(("body", "sentence"), CRASHES.values(), ids=CRASHES.keys())
+def test_a_crash_of_the_grader_is_a_fault_and_never_a_zero(
+    graded: Callable[..., Grade], body: str, sentence: str
+) -> None:
+    with pytest.raises(TaskFault, match=sentence) as caught:
+        graded(PLAIN + body + "\n")
+    assert "toy/grade.py" in str(caught.value) and len(str(caught.value)) < 1000
+
+
+def test_a_grader_that_cannot_be_loaded_is_a_fault(graded: Callable[..., Grade]) -> None:
+    with pytest.raises(TaskFault, match=r"SyntaxError|invalid syntax"):
+        graded("def grade(:\n")
+
+
+def test_a_grader_that_takes_too_long_is_a_fault_and_is_gone(graded: Callable[..., Grade], tmp_path: Path) -> None:
+    body = f"import os; open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\n    while True: pass\n"
+    with pytest.raises(TaskFault, match=r"toy/grade\.py took over 0\.01 minutes"):
+        graded(PLAIN + body, toml="grading_minutes = 0.01\n")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+def test_an_invalid_submission_is_a_result_and_may_quote_anything(graded: Callable[..., Grade]) -> None:
+    found = graded(PLAIN + "raise InvalidSubmission('bad \\udcff\\x00 ' + 'x' * 10**6)\n")
+    assert found.score is None and found.invalid.startswith("bad \\udcff")
+    assert len(found.invalid) == 1000
+
+
+def test_rules_that_were_broken_are_reported_beside_the_score(graded: Callable[..., Grade]) -> None:
+    found = graded("def violations(submission): return ['uses \\udcff', 7]\n" + QUIET)
+    assert (found.score, found.violations) == (1.0, ("uses \\udcff", "7"))
+
+
+def test_the_grader_sees_no_secrets_and_its_words_are_no_answer(
+    graded: Callable[..., Grade], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "s3cret")
+    body = "import os\n    print('{\"score\": 99}')\n    return float('s3cret' in str(os.environ))\n"
+    assert graded(PLAIN + body).score == 0.0
+
+
+def test_a_workspace_does_not_reach_the_grader_s_imports(graded: Callable[..., Grade]) -> None:
+    assert graded("import sys\ndef grade(submission, private):\n    return float('' in sys.path)\n").score == 0.0
+
+
+def test_a_fault_of_the_grader_voids_the_run_and_a_resume_grades_again(
+    variant: Callable[..., Path], play: Play, tmp_path: Path
+) -> None:
+    flag = tmp_path / "mended"
+    body = f"import os; assert os.path.exists({str(flag)!r}), 'the lamp is broken'\n    return 2.5\n"
+    setup = set_up(str(variant({"grade.py": PLAIN + body})), "open", "bwrap", lambda line: None)
+
+    def act(env: Environment) -> None:
+        env.step(Call(action="Execute Script", args={"script_name": "train.py"}))
+        env.step(Call(action="Final Answer", args={"final_answer": ""}))
+
+    result = play(act, setup=setup)
+    assert (result.ending, result.score, result.success, result.valid) == ("fault", None, False, False)
+    assert "TaskFault" in result.note and "the lamp is broken" in result.note
+    flag.touch()
+    result = play(act, setup=setup)
+    assert (result.ending, result.score, result.success, result.steps) == ("submitted", 2.5, True, 2)

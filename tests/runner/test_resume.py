@@ -1,0 +1,204 @@
+"""kill -9 at any moment loses nothing: the finished record is that of a run which nobody disturbed."""
+
+import json
+import random
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mlagentbench.environment import Environment
+from mlagentbench.errors import UsageError
+from mlagentbench.records import Call, Result, Step
+from mlagentbench.runner.folder import RunFolder
+from mlagentbench.runner.setup import Setup
+from mlagentbench.runner.start import proceed
+
+Play = Callable[..., Result]
+Cli = Callable[..., "subprocess.CompletedProcess[str]"]
+BUSY = '''
+from mlagentbench.agents.base import Agent
+from mlagentbench.records import Call
+
+
+class Busy(Agent):
+    """Writes, runs and undoes."""
+
+    def run(self, env):
+        def do(action, **args):
+            return env.step(Call(action=action, args=args))
+
+        for number in range(4):
+            value = self.random.randrange(10**6)
+            code = f"n = {value}\\nopen('made-{number}', 'w').write('x' * n)\\nprint(n)\\n"
+            do("Write File", file_name="a.py", content=code)
+            seen = do("Execute Script", script_name="a.py")
+            assert str(value) in seen, seen
+            do("Append File", file_name="log", content=seen[-3:])
+            if number % 2:
+                do("Undo Edit Script", script_name="a.py")
+        do("Python REPL", command="import os; names = sorted(os.listdir('.')); names")
+        do("Execute Script", script_name="train.py")
+        do("Final Answer", final_answer="done")
+'''
+
+
+def quiet(line: str) -> None:
+    pass
+
+
+def essence(steps: tuple[Step, ...]) -> list[tuple[object, ...]]:
+    """What must repeat: all but times and memory."""
+    masked = re.compile(r"\d+\.\d s, peak memory \d+ MB")
+    return [(step.number, step.call, masked.sub("", step.observation), step.failed, step.notes) for step in steps]
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("agent") / "busy.py"
+    path.write_text(BUSY)
+    return path
+
+
+def test_kills_at_random_moments_lose_no_step_and_double_none(toy: Path, busy: Path, tmp_path: Path, cli: Cli) -> None:
+    undisturbed = cli("run", toy, "--agent", busy, "--seed", 7, "--out", tmp_path / "calm", "--json")
+    assert undisturbed.returncode == 0, undisturbed.stderr
+    calm = RunFolder(tmp_path / "calm")
+    dice, kills, moments, finished = random.Random(4), 0, set(), 0
+    while kills < 15 or not finished:
+        folder = tmp_path / f"run-{finished}"
+        begin = ["run", toy, "--agent", busy, "--seed", 7, "--out", folder]
+        command = ["resume", folder] if (folder / "run.json").is_file() else begin
+        with subprocess.Popen(
+            [sys.executable, "-m", "mlagentbench", *map(str, command)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        ) as harness:
+            assert harness.stderr
+            known = len(RunFolder(folder).steps()) if (folder / "run.json").is_file() else 0
+            for _ in range(known + 1):  # what is replayed, and one step more
+                harness.stderr.readline()
+            try:
+                harness.communicate(timeout=dice.uniform(0, 0.12))
+            except subprocess.TimeoutExpired:
+                harness.kill()
+                harness.communicate()
+                kills += 1
+        run = RunFolder(folder)
+        steps = run.steps()
+        moments.add(len(steps))
+        assert essence(steps) == essence(calm.steps())[: len(steps)]
+        if run.result:
+            finished += 1
+            assert (run.result.score, run.result.ending) == (5.0, "submitted")
+            assert run.result.snapshot == (calm.result and calm.result.snapshot)
+            assert essence(steps) == essence(calm.steps())
+            clocks = [step.clock for step in steps]
+            assert clocks == sorted(clocks) and all(step.clock >= step.seconds for step in steps)
+            assert run.result.seconds == round(clocks[-1], 3)
+    assert len(moments) > 5, "the kills must be spread over the run"
+
+
+def act(*texts: str) -> Callable[[Environment], None]:
+    def behave(env: Environment) -> None:
+        for text in texts:
+            env.step(Call(action="Write File", args={"file_name": "a", "content": text}))
+
+    return behave
+
+
+def test_resuming_from_a_step_forgets_what_came_later_and_keeps_the_old_result(
+    play: Play, tmp_path: Path, setup: Setup
+) -> None:
+    assert play(act("1", "2", "3", "4")).steps == 4
+    folder = RunFolder(tmp_path / "run")
+    clock = folder.steps()[1].clock
+    folder.rewind(2)
+    result = play(act("1", "2", "other"))
+    assert result.steps == 3 and [step.call.args["content"] for step in folder.steps()] == ["1", "2", "other"]
+    assert folder.steps()[2].clock >= clock
+    assert folder.store(setup.data).content(3, "a") == b"other"
+    assert json.loads((tmp_path / "run" / "result-1.json").read_text())["steps"] == 4
+    folder.rewind(0)
+    play(act("anew"))
+    assert len(folder.steps()) == 1 and (tmp_path / "run" / "result-2.json").is_file()
+    assert (tmp_path / "run" / "workspace" / "a").read_text() == "anew"
+    for wrong in (-1, 2):
+        with pytest.raises(UsageError, match="--from-step must be from 0 to 1"):
+            folder.rewind(wrong)
+
+
+def test_a_finished_run_is_not_resumed_by_accident(toy: Path, tmp_path: Path, cli: Cli) -> None:
+    assert cli("run", toy, "--agent", "baseline", "--out", tmp_path / "run").returncode == 0
+    refused = cli("resume", tmp_path / "run")
+    assert refused.returncode == 2 and "is finished (submitted); pass --from-step" in refused.stderr
+    again = proceed(tmp_path / "run", 1, quiet)
+    assert (again.ending, again.steps) == ("submitted", 2)
+
+
+def test_an_agent_that_stops_before_its_record_ends_is_a_fault(play: Play) -> None:
+    play(act("1", "2", "3"))
+    result = play(act("1"))
+    assert result.ending == "fault" and "stopped after step 1, where the record goes on" in result.note
+    assert "--from-step 1" in result.note
+    assert play(act("1", "2", "3")).ending == "stopped"
+
+
+def test_a_torn_last_line_is_a_step_that_never_was(play: Play, tmp_path: Path) -> None:
+    play(act("1", "2"))
+    trace = tmp_path / "run" / "trace.jsonl"
+    whole = trace.read_bytes()
+    trace.write_bytes(whole + whole[:50])
+    assert play(act("1", "2", "3")).steps == 3
+    trace.write_bytes(trace.read_bytes()[:-20])
+    assert play(act("1", "2", "three")).steps == 3
+
+
+def test_a_workspace_that_is_gone_or_spoiled_is_made_again(play: Play, tmp_path: Path) -> None:
+    play(act("1", "2"))
+    shutil.rmtree(tmp_path / "run" / "workspace")
+    play(act("1", "2", "3"))
+    (tmp_path / "run" / "workspace" / "a").unlink()
+    (tmp_path / "run" / "workspace" / "a").symlink_to("/etc/passwd")
+    (tmp_path / "run" / "workspace" / "stray").write_text("x")
+    play(act("1", "2", "3", "4"))
+    assert (tmp_path / "run" / "workspace" / "a").read_text() == "4"
+    assert not (tmp_path / "run" / "workspace" / "stray").exists()
+
+
+def test_a_run_moves_to_another_place_with_another_cache(
+    play: Play, tmp_path: Path, setup: Setup, cli: Cli, busy: Path, toy: Path
+) -> None:
+    home = setup.data.folder.parents[2]
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "runtimes").symlink_to(home / "runtimes")
+    assert cli("run", toy, "--agent", busy, "--out", tmp_path / "here").returncode == 0
+    (tmp_path / "elsewhere").mkdir()
+    shutil.move(tmp_path / "here", tmp_path / "elsewhere" / "there")
+    moved, here = (
+        tmp_path / "elsewhere" / "there",
+        {"env": {"PATH": "/usr/bin:/bin", "MLAGENTBENCH_HOME": str(tmp_path / "home")}},
+    )
+    shutil.rmtree(moved / "workspace")
+    shown = cli("show", moved, **here)
+    assert shown.returncode == 0 and "toy" in shown.stdout
+    verified = cli("verify", moved, "--json", **here)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    assert json.loads(cli("grade", moved, "--json", **here).stdout)[0]["score"] == 5.0
+    resumed = cli("resume", moved, "--from-step", 6, "--json", **here)
+    assert resumed.returncode == 0, resumed.stderr
+    result = json.loads(resumed.stdout)
+    assert (result["score"], result["steps"], result["folder"]) == (5.0, 17, str(moved))
+
+
+def test_a_run_whose_task_changed_does_not_go_on(variant: Callable[..., Path], tmp_path: Path, cli: Cli) -> None:
+    task = variant({})
+    assert cli("run", task, "--agent", "baseline", "--out", tmp_path / "run").returncode == 0
+    (task / "description.md").write_text("Something easier.")
+    refused = cli("resume", tmp_path / "run", "--from-step", 1)
+    assert refused.returncode == 2 and "cannot go on: its task changed since it began" in refused.stderr
+    assert len(RunFolder(tmp_path / "run").steps()) == 2

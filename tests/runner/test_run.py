@@ -1,0 +1,210 @@
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlagentbench.environment import Environment
+from mlagentbench.errors import Fault, UsageError
+from mlagentbench.records import Call, Result
+from mlagentbench.runner.folder import RunFolder
+from mlagentbench.runner.setup import Setup, set_up
+from mlagentbench.runner.start import measure_baseline, start
+
+Play = Callable[..., Result]
+EXECUTE = Call(action="Execute Script", args={"script_name": "train.py"})
+SUBMIT = Call(action="Final Answer", args={"final_answer": "done"})
+PERFECT = "id,value\n" + "".join(f"{n},{n}\n" for n in range(10))
+
+
+def write(name: str, content: str) -> Call:
+    return Call(action="Write File", args={"file_name": name, "content": content})
+
+
+def win(env: Environment) -> None:
+    env.step(write("submission.csv", PERFECT))
+    env.step(SUBMIT)
+
+
+def test_a_run_leaves_everything_that_is_known_of_it(play: Play, tmp_path: Path, setup: Setup) -> None:
+    result = play(win)
+    assert (result.ending, result.score, result.success, result.valid) == ("submitted", 0.0, True, True)
+    assert (result.baseline, result.improvement, result.steps) == (5.0, 1.0, 2)
+    folder = RunFolder(tmp_path / "run")
+    assert folder.result == result
+    assert folder.spec.hashes == setup.hashes == result.hashes
+    assert folder.spec.baseline == setup.task.edition("open").baseline
+    assert [step.call.action for step in folder.steps()] == ["Write File", "Final Answer"]
+    assert result.seconds == round(folder.steps()[-1].clock, 3) > 0
+    assert str(tmp_path) not in (tmp_path / "run" / "result.json").read_text()  # it may be moved
+
+
+def test_an_agent_that_returns_without_submitting_is_graded(play: Play) -> None:
+    result = play(lambda env: env.step(EXECUTE) and None)
+    assert (result.ending, result.score, result.success) == ("stopped", 5.0, False)
+
+
+CRASH = """
+import json
+from mlagentbench.agents.base import Agent
+from mlagentbench.records import Call
+
+
+class Clumsy(Agent):
+    def run(self, env):
+        env.step(Call(action="Execute Script", args={"script_name": "train.py"}))
+        json.loads("{")
+"""
+
+
+def test_an_agent_that_raises_is_graded_and_the_note_says_where(setup: Setup, tmp_path: Path) -> None:
+    (tmp_path / "clumsy.py").write_text(CRASH)
+    result = start(setup, str(tmp_path / "clumsy.py"), tmp_path / "run")
+    assert (result.agent, result.ending, result.score) == ("clumsy.py", "crashed", 5.0)
+    assert result.note.startswith("the agent crashed: JSONDecodeError: Expecting property name")
+    assert result.note.endswith("(clumsy.py:10)")
+    assert "json.loads" in (tmp_path / "run" / "crash.txt").read_text()
+    assert (tmp_path / "run" / "agent.py").read_text() == CRASH
+
+
+@pytest.mark.parametrize(
+    "error", [SystemExit(0), RecursionError("deep"), UsageError("x"), AssertionError(), StopIteration()]
+)
+def test_whatever_an_agent_raises_is_its_own_failure(play: Play, error: BaseException) -> None:
+    def crash(env: Environment) -> None:
+        raise error
+
+    result = play(crash)
+    assert result.ending == "crashed" and type(error).__name__ in result.note
+    assert not result.valid and not result.success
+
+
+def test_an_agent_that_acts_past_its_end_is_stopped_and_not_blamed(play: Play) -> None:
+    def insist(env: Environment) -> None:
+        while True:
+            env.step(EXECUTE)
+
+    result = play(insist, steps=3)
+    assert (result.ending, result.steps, result.note, result.score) == ("steps", 3, "", 5.0)
+
+    def submit_twice(env: Environment) -> None:
+        win(env)
+        win(env)
+
+    result = play(submit_twice, "twice")
+    assert (result.ending, result.steps, result.score) == ("submitted", 2, 0.0)
+
+
+def test_an_agent_that_does_nothing_leaves_an_invalid_submission_and_no_zero(play: Play) -> None:
+    result = play(lambda env: None)
+    assert (result.ending, result.score, result.valid) == ("stopped", None, False)
+    assert result.note == "submission.csv is missing" and result.baseline == 5.0
+
+
+@pytest.mark.parametrize(
+    ("script", "note"),
+    [
+        ("import os; os.symlink('/etc/passwd', 'submission.csv')", "submission.csv is a link, not a file"),
+        ("import os; os.mkdir('submission.csv')", "submission.csv is a folder, not a file"),
+        ("import os; os.mkfifo('submission.csv')", "submission.csv is missing"),
+        ("open('submission.csv', 'wb').truncate(150 << 20)", "submission.csv has 157,286,400 bytes"),
+        ("open('submission.csv', 'wb').write(bytes(range(256)))", "not a csv file in UTF-8"),
+    ],
+)
+def test_a_submission_that_is_no_csv_is_invalid_with_a_sentence(play: Play, script: str, note: str) -> None:
+    def spoil(env: Environment) -> None:
+        env.step(write("spoil.py", script))
+        assert "exit code 0" in env.step(Call(action="Execute Script", args={"script_name": "spoil.py"}))
+        env.step(SUBMIT)
+
+    result = play(spoil)
+    assert result.ending == "submitted" and not result.valid and result.score is None
+    assert note in result.note
+
+
+def test_a_fault_voids_the_run_even_if_the_agent_catches_everything(play: Play, tmp_path: Path) -> None:
+    def ignore(env: Environment) -> None:
+        env.step(write("submission.csv", PERFECT))
+        env.world.store.folder.rename(tmp_path / "gone")
+        env.world.store.folder.write_text("the disk went mad")
+        for _ in range(3):
+            with suppress(Exception):
+                env.step(write("x", "y"))
+
+    result = play(ignore)
+    assert (result.ending, result.score, result.success, result.steps) == ("fault", None, False, 1)
+    assert "snapshot" in result.note or "manifest" in result.note
+
+
+def test_a_fault_is_recorded_as_one_and_can_be_resumed(play: Play, tmp_path: Path) -> None:
+    outputs = tmp_path / "run" / "outputs"
+
+    def act(env: Environment) -> None:
+        env.step(write("submission.csv", PERFECT))
+        with suppress(Fault):
+            env.step(EXECUTE)
+
+    outputs.parent.mkdir()
+    folder_made: list[Any] = []
+
+    def sabotage(env: Environment) -> None:
+        if not folder_made:
+            folder_made.append(outputs.write_text("in the way"))
+        act(env)
+
+    result = play(sabotage)
+    assert (result.ending, result.score, result.success, result.valid) == ("fault", None, False, False)
+    assert "FileExistsError" in result.note
+    outputs.unlink()
+    result = play(act)
+    assert (result.ending, result.score, result.steps) == ("stopped", 5.0, 2)
+    assert (tmp_path / "run" / "result-1.json").is_file()
+
+
+def test_a_folder_with_anything_in_it_is_refused(setup: Setup, tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "file").touch()
+    with pytest.raises(UsageError, match="is not empty"):
+        start(setup, "nothing", tmp_path / "taken")
+    with pytest.raises(UsageError, match=r"cannot make a run in .*: (File exists|Not a directory)"):
+        start(setup, "nothing", tmp_path / "taken" / "file")
+    with pytest.raises(UsageError, match=r"cannot make a run in .*: Not a directory"):
+        start(setup, "nothing", tmp_path / "taken" / "file" / "below")
+
+
+def test_two_runs_at_once_in_one_folder_are_refused(play: Play, tmp_path: Path, setup: Setup) -> None:
+    refused = []
+
+    def act(env: Environment) -> None:
+        with pytest.raises(UsageError, match="is not empty"):
+            start(setup, "nothing", tmp_path / "run")
+        with pytest.raises(UsageError, match="a run is going on in"), RunFolder(tmp_path / "run").lock():
+            pass
+        refused.append(True)
+
+    assert play(act).ending == "stopped" and refused
+
+
+def test_an_unsandboxed_run_is_marked(toy: Path, play: Play) -> None:
+    result = play(win, setup=set_up(str(toy), "open", "none", lambda line: None))
+    assert result.unsandboxed and result.score == 0.0
+
+
+def test_a_baseline_is_measured_over_seeds(setup: Setup, variant: Callable[..., Path]) -> None:
+    said: list[str] = []
+    found, scores = measure_baseline(setup, 2, said.append)
+    assert scores == [5.0, 5.0] and (found.mean, found.sd, found.n) == (5.0, 0.0, 2)
+    assert said == ["run 1 of 2: 5", "run 2 of 2: 5"]
+    silent = set_up(str(variant({"starter/train.py": "print('nothing')\n"})), "open", "bwrap", said.append)
+    with pytest.raises(Fault, match=r"the starter of toy leaves no valid submission: submission\.csv is missing"):
+        measure_baseline(silent, 2, said.append)
+
+
+def test_a_task_whose_baseline_nobody_knows_is_scored_and_not_judged(variant: Callable[..., Path], play: Play) -> None:
+    toml = (Path(__file__).parents[1] / "toy" / "task.toml").read_text()
+    folder = variant({"task.toml": toml.replace("baseline =", "# baseline =")})
+    setup = set_up(str(folder), "open", "bwrap", lambda line: None)
+    if setup.spec("x", 0, setup.task.config.limits).baseline is None:  # unless it was measured on this machine
+        result = play(win, setup=setup)
+        assert result.score == 0.0 and not result.success and "no baseline is known" in result.note

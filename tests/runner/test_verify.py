@@ -1,0 +1,152 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlagentbench.environment import Environment
+from mlagentbench.errors import UsageError
+from mlagentbench.records import Call, Result
+from mlagentbench.runner.folder import RunFolder
+from mlagentbench.runner.setup import Setup, set_up
+from mlagentbench.runner.verify import curve, verify
+
+Play = Callable[..., Result]
+ROWS = "id,value\n" + "".join(f"{n},{n + 0.5}\n" for n in range(10))
+
+
+def honest(env: Environment) -> None:
+    for content in ("id,value\n", ROWS.replace(".5", ".5e0").replace("0,0.5e0", "0,30.5"), ROWS):
+        env.step(Call(action="Write File", args={"file_name": "submission.csv", "content": content}))
+        env.step(Call(action="List Files"))
+    env.step(Call(action="Write File", args={"file_name": "big.txt", "content": "text " * 5000}))
+    env.step(Call(action="Execute Script", args={"script_name": "/workspace/nothing.py"}))
+    env.step(Call(action="Final Answer", args={"final_answer": ""}))
+
+
+LIGHT = """
+from mlagentbench.errors import InvalidSubmission
+
+
+def grade(submission, private):
+    rows = [line.split(",") for line in submission.read_text().split()[1:]]
+    if len(rows) != 10:
+        raise InvalidSubmission("ten rows are needed")
+    return sum(abs(float(value) - int(id)) for id, value in rows) / 10
+"""
+
+
+@pytest.fixture
+def setup(variant: Callable[..., Path]) -> Setup:
+    """The toy with a grader that starts at once."""
+    return set_up(str(variant({"grade.py": LIGHT}, "light")), "open", "bwrap", lambda line: None)
+
+
+@pytest.fixture
+def run(play: Play, tmp_path: Path, setup: Setup) -> RunFolder:
+    assert play(honest, setup=setup).success
+    return RunFolder(tmp_path / "run")
+
+
+def failures(run: RunFolder, setup: Setup) -> dict[str, str]:
+    return {check.what: check.detail for check in verify(RunFolder(run.path), setup) if not check.holds}
+
+
+def edit(path: Path, **changes: Any) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def test_an_honest_run_passes_and_every_single_edit_of_it_fails(run: RunFolder, setup: Setup) -> None:
+    """One run for all the edits, each taken back again: grading is what costs."""
+    assert failures(run, setup) == {}
+    results = run.path / "result.json"
+    original = results.read_bytes()
+    for name, value in {
+        "score": 0.25,
+        "success": False,
+        "improvement": 0.99,
+        "p_value": 0.5,
+        "steps": 4,
+        "agent": "genius",
+        "unsandboxed": True,
+        "violations": ["none of mine"],
+    }.items():
+        edit(results, **{name: value})
+        assert f"result.json: {name}" in failures(run, setup), name
+        results.write_bytes(original)
+    edit(results, ending="fault")  # so that nobody grades it again
+    assert {"result.json: score", "result.json: success"} <= failures(run, setup).keys()
+    edit(results, ending="steps")
+    assert "the ending fits the record" in failures(run, setup)
+    results.write_bytes(original)
+    assert failures(run, setup) == {}
+
+
+def test_a_changed_record_fails(run: RunFolder, setup: Setup) -> None:
+    trace, manifest = run.trace.path, run.path / "snapshots" / "manifest.jsonl"
+    lines, states = trace.read_bytes().splitlines(keepends=True), manifest.read_bytes()
+    trace.write_bytes(b"".join(lines).replace(b"List Files", b"Read File", 1))
+    assert "result.json: trace" in failures(run, setup)
+    trace.write_bytes(b"".join(lines[:-1]))
+    assert {"result.json: trace", "result.json: steps", "the ending fits the record"} <= failures(run, setup).keys()
+    trace.write_bytes(b"".join(lines[:2] + lines[3:]))
+    assert "line 3 is step 4" in failures(run, setup)["the record can be read and graded"]
+    trace.write_bytes(b"".join(lines[:2]) + b"{damaged}\n" + b"".join(lines[3:]))
+    assert "line 3 is damaged" in failures(run, setup)["the record can be read and graded"]
+    trace.write_bytes(b"".join(lines))
+    early = json.loads(states.splitlines()[1])
+    name = early["changed"]["submission.csv"]["hash"]
+    manifest.write_bytes(states.replace(name.encode(), early["changed"]["submission.csv"]["hash"][::-1].encode()))
+    assert {"result.json: history", "every stored file matches its hash"} <= failures(run, setup).keys()
+    manifest.write_bytes(b"".join(states.splitlines(keepends=True)[:-1]))
+    assert {"result.json: history", "result.json: snapshot"} <= failures(run, setup).keys()
+    manifest.write_bytes(states)
+    assert failures(run, setup) == {}
+
+
+def test_a_corrupted_or_missing_object_fails(run: RunFolder, setup: Setup) -> None:
+    objects = [path for path in (run.path / "snapshots" / "objects").rglob("*") if path.is_file()]
+    assert any(path.suffix == ".zst" for path in objects)
+    for path in objects:
+        content = path.read_bytes()
+        path.write_bytes(bytes([content[0] ^ 1]) + content[1:] if content else b"x")
+        assert "damaged" in failures_of_store(run, setup), path
+        path.unlink()
+        assert "missing" in failures_of_store(run, setup), path
+        path.write_bytes(content)
+    assert failures_of_store(run, setup) == ""
+
+
+def failures_of_store(run: RunFolder, setup: Setup) -> str:
+    return "; ".join(run.store(setup.data, writable=False).check())
+
+
+def test_another_baseline_or_task_than_the_run_used_fails(
+    run: RunFolder, setup: Setup, variant: Callable[..., Path]
+) -> None:
+    other = set_up(str(variant({"description.md": "Other words."})), "open", "bwrap", lambda line: None)
+    assert "the task is the one that the run used" in failures(run, other)
+    edit(run.path / "run.json", baseline={"mean": 1e6, "sd": 0.1, "n": 8})
+    found = failures(run, setup)
+    assert {"the baseline is the one that is known", "result.json: baseline"} <= found.keys()
+
+
+def test_an_unfinished_run_cannot_be_verified(run: RunFolder, setup: Setup) -> None:
+    (run.path / "result.json").unlink()
+    with pytest.raises(UsageError, match="is not finished: mlagentbench resume"):
+        verify(run, setup)
+
+
+def test_the_curve_grades_each_distinct_submission_once(
+    run: RunFolder, variant: Callable[..., Path], tmp_path: Path
+) -> None:
+    counted = f"open({str(tmp_path / 'count')!r}, 'a').write('.')\n" + LIGHT
+    setup = set_up(str(variant({"grade.py": counted})), "open", "bwrap", lambda line: None)
+    found = [(step, grade.score, grade.invalid) for step, grade in curve(run, setup, every_step=True)]
+    assert found[0] == (0, None, "submission.csv is missing")
+    assert found[1:3] == [(step, None, "ten rows are needed") for step in (1, 2)]
+    assert found[3:5] == [(step, 3.5, "") for step in (3, 4)]
+    assert found[5:] == [(step, 0.5, "") for step in range(5, 10)]
+    assert (tmp_path / "count").read_text() == "..."  # a missing file needs no grader
+    assert [(step, grade.score) for step, grade in curve(run, setup, every_step=False)] == [(9, 0.5)]

@@ -1,0 +1,329 @@
+"""What the agent's code cannot see, reach or change."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import Runner
+
+import mlagentbench
+from mlagentbench.errors import SandboxFault, UsageError
+from mlagentbench.home import home
+from mlagentbench.sandbox.base import Box
+from mlagentbench.sandbox.bwrap import Bubblewrap, _secrets
+from mlagentbench.sandbox.choose import sandbox, unprivileged_user
+
+PROBE = """
+import ctypes, os, socket, subprocess, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def attempt(name, deed):
+    try: outcome = deed()
+    except Exception as error: outcome = None; print(name, 'refused', type(error).__name__)
+    else: print(name, 'DONE', outcome)
+"""
+
+
+def probe(run: Runner, code: str, **changes: object) -> dict[str, str]:
+    """The outcome of every attempt, by its name."""
+    ran = run(PROBE + textwrap.dedent(code), **changes)  # type: ignore[arg-type]
+    assert ran.exit_code == 0, ran.text
+    return dict(line.split(" ", 1) for line in ran.text.splitlines())
+
+
+def done(outcomes: dict[str, str]) -> list[str]:
+    assert outcomes
+    return [f"{name} {outcome}" for name, outcome in outcomes.items() if not outcome.startswith("refused")]
+
+
+def test_secret_places_do_not_exist_inside(run: Runner) -> None:
+    Path("/dev/shm/host-secret").touch()
+    try:
+        (run.folder / "answers.csv").write_text("42")
+        package = str(Path(mlagentbench.__file__).parent)
+        places = [str(home()), package, str(run.folder), str(run.workspace), "/root", "/work", "/var", "/srv", "/mnt"]
+        places += ["/etc/shadow", "/etc/ssl", "/sys", "/boot", "/run", "/dev/shm/host-secret", "/dev/mem", "/dev/sda"]
+        places += [os.environ["HOME"], sys.prefix, f"/proc/{os.getpid()}", "/proc/1/root/root", "/proc/1/cwd/../root"]
+        ran = run(f"""
+import glob, os
+print([place for place in {places} if os.path.lexists(place)])
+print(sorted(os.listdir('/')), os.listdir('/home'), os.listdir('/tmp'), os.listdir('/opt'), sorted(os.listdir('/etc')))
+print([p for p in os.listdir('/proc') if p.isdigit()])
+try: import mlagentbench; print('imported')
+except ImportError: print('no harness')
+""")
+    finally:
+        Path("/dev/shm/host-secret").unlink()
+    lines = ran.text.splitlines()
+    assert lines[0] == "[]"
+    assert "'agent'] [] ['" in lines[1]
+    assert lines[2] == "['1', '2']"
+    assert lines[3] == "no harness"
+    for name in ("shadow", "ssh", "resolv.conf", "environment"):
+        assert f"'{name}'" not in lines[1]
+
+
+def test_no_file_inside_holds_a_secret_of_the_harness(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = "s3cret" + run.marker
+    monkeypatch.setenv("SOME_API_KEY", secret)
+    ran = run("""
+import glob, os
+files = glob.glob('/proc/[0-9]*/environ') + glob.glob('/proc/[0-9]*/cmdline')
+found = [os.environb, *(open(file, 'rb').read() for file in files)]
+print('s3cret' in str(found), len(found), sorted(os.environ))
+""")
+    assert ran.text.startswith("False 5 ")
+    assert "API" not in ran.text
+    assert "'SEED'" in ran.text
+
+
+def test_only_the_three_standard_descriptors_are_inherited(run: Runner) -> None:
+    with (run.folder / "held").open("w") as held:
+        os.set_inheritable(held.fileno(), True)
+        ran = run("""
+import os
+print([os.readlink(f'/proc/self/fd/{n}').split(':')[0] for n in range(3)], os.listdir('/proc/self/fd')[3:])
+for name in os.listdir('/proc/1/fd'): print(os.readlink(f'/proc/1/fd/{name}'))
+""")
+    assert ran.text.splitlines()[0] == "['/dev/null', 'pipe', 'pipe'] ['3']"  # the last is the listing itself
+    assert str(run.folder) not in ran.text
+
+
+def test_there_is_no_network(run: Runner) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_UNIX) as abstract:
+        abstract.bind(f"\0{run.marker}")
+        abstract.listen()
+        outcomes = probe(
+            run,
+            f"""
+            def connect(family, address):
+                with socket.socket(family) as client: client.settimeout(2); client.connect(address)
+            attempt('listener', lambda: connect(socket.AF_INET, ('127.0.0.1', {server.getsockname()[1]})))
+            attempt('abstract', lambda: connect(socket.AF_UNIX, '\\0{run.marker}'))
+            attempt('internet', lambda: connect(socket.AF_INET, ('1.1.1.1', 53)))
+            attempt('internet6', lambda: connect(socket.AF_INET6, ('2606:4700::1111', 53)))
+            attempt('name', lambda: socket.getaddrinfo('example.org', 80))
+            attempt('raw', lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1))
+            attempt('packet', lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW))
+            attempt('vsock', lambda: socket.socket(socket.AF_VSOCK))
+            print('interfaces', [name for _, name in socket.if_nameindex()])
+            """,
+        )
+    assert done(outcomes) == ["interfaces ['lo']"]
+
+
+def test_no_privilege_can_be_gained(run: Runner) -> None:
+    outcomes = probe(
+        run,
+        """
+        def call(name, *arguments):
+            if getattr(libc, name)(*arguments) == -1: raise OSError(ctypes.get_errno(), name)
+        attempt('mount', lambda: call('mount', b'none', b'/tmp', b'tmpfs', 0, None))
+        attempt('bind', lambda: call('mount', b'/tmp', b'/workspace', None, 4096, None))
+        attempt('umount', lambda: call('umount2', b'/proc', 2))
+        attempt('remount', lambda: call('mount', b'none', b'/', None, 32 | 4096, None))
+        for bit in (0x10000000, 0x20000, 0x20000000, 0x40000000):
+            attempt(f'unshare-{bit:x}', lambda: call('unshare', bit))
+        attempt('ptrace', lambda: call('ptrace', 16, 1, None, None))
+        attempt('setuid', lambda: os.setuid(0))
+        attempt('setgroups', lambda: os.setgroups([0]))
+        attempt('chroot', lambda: os.chroot('/tmp'))
+        attempt('device', lambda: os.mknod('/workspace/sda', 0o060666, os.makedev(8, 0)))
+        attempt('device-tmp', lambda: os.mknod('/tmp/mem', 0o020666, os.makedev(1, 1)))
+        attempt('chown', lambda: os.chown('/workspace/script.py', 0, 0))
+        attempt('hostname', lambda: socket.sethostname('x'))
+        for command in ('su -c id', 'mount -t tmpfs none /tmp', 'sudo -n id', 'newgrp root', 'bwrap --dev-bind / / id'):
+            attempt(command.split()[0] + '-program', lambda: subprocess.run(
+                command.split(), check=True, capture_output=True, stdin=subprocess.DEVNULL))
+        import fcntl, pty
+        master, slave = pty.openpty()
+        attempt('tiocsti', lambda: fcntl.ioctl(slave, 0x5412, b'x'))
+        attempt('tty', lambda: open('/dev/tty'))
+        for name in ('/usr/x', '/etc/x', '/opt/x', '/opt/runtime/x', '/opt/python/x', '/x', '/dev/x', '/home/x'):
+            attempt(name, lambda: open(name, 'w'))
+        for name in ('/proc/sys/kernel/core_pattern', '/proc/sysrq-trigger', '/proc/self/uid_map', '/proc/1/mem',
+                     '/proc/self/mem', '/proc/1/oom_score_adj', '/etc/passwd', '/etc/hosts', '/usr/bin/env',
+                     '/sys/fs/cgroup/pids/cgroup.procs', '/proc/self/setgroups', '/proc/1/clear_refs'):
+            attempt(name, lambda: open(name, 'r+'))
+        for name in ('/proc/kcore', '/proc/kmsg', '/proc/1/map_files/x', '/proc/timer_list'):
+            attempt(name, lambda: open(name, 'rb').read(1))
+        status = dict(line.split(':', 1) for line in open('/proc/self/status').read().splitlines())
+        for name in ('CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb'): assert int(status[name], 16) == 0, name
+        assert status['NoNewPrivs'].strip() == '1' and status['Seccomp'].strip() == '2'
+        assert os.getuid() == 1000 and os.getgroups() in ([], [1000])
+        """,
+    )
+    assert done(outcomes) == []
+
+
+def test_a_set_uid_file_of_the_agent_is_worth_nothing(run: Runner) -> None:
+    ran = run("""
+import os, shutil, subprocess
+shutil.copy('/usr/bin/id', 'id'); os.chmod('id', 0o6755)
+print(subprocess.run(['./id', '-u'], capture_output=True, text=True).stdout)
+os.symlink('/root', 'out'); os.link('id', 'again')
+""")
+    assert ran.text.strip() == "1000"
+    status = (run.workspace / "id").stat()
+    assert (status.st_uid, status.st_gid) == (run.box.owner, run.box.owner) or os.geteuid() != 0
+    assert status.st_uid >= 1_900_000_000 or os.geteuid() != 0
+
+
+def test_read_only_files_hold_against_everything(run: Runner) -> None:
+    (run.workspace / "data" / "inner").mkdir(parents=True)
+    (run.workspace / "data" / "inner" / "test.csv").write_text("given")
+    (run.workspace / "evaluate.py").write_text("given")
+    (run.workspace / "locked").mkdir()
+    (run.workspace / "locked" / "a.txt").write_text("given")
+    if run.box.owner:
+        subprocess.run(["chown", "-R", f"{run.box.owner}:{run.box.owner}", str(run.workspace)], check=True)
+    outcomes = probe(
+        run,
+        """
+        import mmap, shutil
+        for path in ('data/inner/test.csv', 'evaluate.py', 'locked/a.txt'):
+            deeds = {
+                'open': lambda: open(path, 'r+'), 'append': lambda: open(path, 'a'), 'create': lambda: open(path, 'w'),
+                'truncate': lambda: os.truncate(path, 0), 'unlink': lambda: os.unlink(path),
+                'rename': lambda: os.rename(path, 'mine'), 'over': lambda: os.replace('script.py', path),
+                'chmod': lambda: os.chmod(path, 0o777), 'times': lambda: os.utime(path, (0, 0)),
+                'link': lambda: os.link(path, 'linked'), 'absolute': lambda: open(os.path.abspath(path), 'r+'),
+                'again': lambda: open(f'/proc/self/fd/{os.open(path, os.O_RDONLY)}', 'r+'),
+                'root': lambda: open(f'/proc/self/root/workspace/{path}', 'r+'),
+                'map': lambda: mmap.mmap(os.open(path, os.O_RDWR), 5),
+                'xattr': lambda: os.setxattr(path, 'user.x', b'y'),
+                'exchange': lambda: libc.renameat2(-100, path.encode(), -100, b'script.py', 2) and 1 / 0,
+            }
+            for name, deed in deeds.items(): attempt(f'{name}-{path}', deed)
+        for path in ('data', 'data/inner', 'locked'):
+            attempt(f'move-{path}', lambda: os.rename(path, 'elsewhere'))
+            attempt(f'remove-{path}', lambda: shutil.rmtree(path))
+        attempt('new', lambda: open('locked/new', 'w'))
+        attempt('sibling', lambda: open('data/inner/new', 'w').write('mine'))
+        attempt('own', lambda: os.rename('data/inner/new', 'data/inner/newer'))
+        """,
+        read_only=("data/inner/test.csv", "evaluate.py", "locked"),
+    )
+    assert done(outcomes) == ["sibling DONE 4", "own DONE None"]
+    for path in ("data/inner/test.csv", "evaluate.py", "locked/a.txt"):
+        assert (run.workspace / path).read_text() == "given"
+
+
+def test_the_record_of_the_output_is_out_of_reach(run: Runner) -> None:
+    ran = run("""
+import os
+print('first')
+for attempt in (lambda: os.ftruncate(1, 0), lambda: os.lseek(1, 0, 0), lambda: os.pwrite(1, b'x', 0)):
+    try: attempt(); print('done')
+    except OSError: pass
+os.set_blocking(1, False); os.set_blocking(1, True)
+print(open('/proc/self/fd/1', 'w').write('more'))
+""")
+    assert ran.text == (run.folder / "output.txt").read_text()
+    assert ran.text.splitlines()[0] == "first"
+    assert "done" not in ran.text
+
+
+def test_ipc_of_the_host_is_another_and_that_of_a_script_goes_with_it(run: Runner) -> None:
+    before = Path("/proc/sysvipc/shm").read_text()
+    ran = run("""
+import ctypes
+libc = ctypes.CDLL(None)
+print(libc.shmget(4242, 1 << 20, 0o1666) >= 0, len(open('/proc/sysvipc/shm').readlines()))
+""")
+    assert ran.text.split() == ["True", "2"]
+    assert Path("/proc/sysvipc/shm").read_text() == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give up being root")
+def test_a_root_harness_never_starts_a_box_without_an_unprivileged_owner(run: Runner) -> None:
+    with pytest.raises(SandboxFault, match="unprivileged owner"):
+        run("print(1)", owner=None)
+
+
+def test_without_bubblewrap_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match="apt-get install bubblewrap"):
+        sandbox("bwrap")
+
+
+def broken_bwrap(folder: Path, script: str) -> Bubblewrap:
+    program = folder / "bwrap"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    folder.chmod(0o755)
+    found = Bubblewrap()
+    found._program = program
+    return found
+
+
+@pytest.mark.parametrize("code", [0, 1, 127])
+def test_a_bubblewrap_that_cannot_start_is_a_fault_and_no_failure_of_the_script(code: int, run: Runner) -> None:
+    folder = run.folder / "bin"
+    folder.mkdir()
+    run.sandbox = broken_bwrap(folder, f"echo 'bwrap: No permissions to create new namespace' >&2; exit {code}")
+    with pytest.raises(SandboxFault, match="cannot be started on this machine: bwrap: No permissions"):
+        run("print(1)")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change its root")
+def test_a_machine_that_forbids_namespaces_is_a_fault(run: Runner) -> None:
+    (run.workspace / "script.py").write_text("print(1)")
+    harness = Path(__file__).parent / "harness.py"
+    command = [sys.executable, str(harness), "bwrap", str(run.workspace), run.marker, "9"]
+    (run.folder / "root").mkdir()
+    chrooted = f'mount --rbind / {run.folder}/root && exec chroot {run.folder}/root "$@"'  # where the kernel gives none
+    ended = subprocess.run(
+        ["unshare", "-m", "sh", "-c", chrooted, "sh", *command], capture_output=True, timeout=60, check=False
+    )
+    assert ended.returncode == 1
+    assert b"SandboxFault: the sandbox cannot be started on this machine: bwrap: " in ended.stderr
+
+
+def test_a_missing_python_is_a_fault_and_no_failure_of_the_script(run: Runner) -> None:
+    with pytest.raises(SandboxFault, match="there is no snake"):
+        run.sandbox.start(["snake"], run.box)
+
+
+def test_what_lies_in_a_shown_folder_is_covered(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A harness installed below /usr or into the Python's own packages, and a cache there, too."""
+    places = [Path("/usr/local/share/some-cache"), Path("/usr/local/lib/some-app")]
+    for place in places:
+        place.mkdir()
+    try:
+        monkeypatch.setenv("MLAGENTBENCH_HOME", str(places[0]))
+        monkeypatch.chdir(places[1])
+        prefix = box.runtime.prefix_inside
+        packages = next(path for path in box.runtime.foreign_packages if path.is_relative_to(box.runtime.prefix))
+        inside = packages / "mlagentbench"
+        monkeypatch.setattr(mlagentbench, "__file__", str(inside / "__init__.py"))
+        made = not inside.exists()
+        inside.mkdir(exist_ok=True)
+        try:
+            found = _secrets(replace(box, workspace=places[0] / "runs" / "workspace"))
+        finally:
+            if made:
+                inside.rmdir()
+    finally:
+        for place in places:
+            shutil.rmtree(place)
+    assert {"/usr/local/share/some-cache", "/usr/local/lib/some-app"} <= set(found)
+    assert f"{prefix}/{packages.relative_to(box.runtime.prefix)}" in found
+    assert not any("mlagentbench" in place for place in found)  # covered with the packages, and not once more within
+
+
+def test_working_in_a_folder_that_python_needs_hides_nothing_of_it(
+    run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place in ("/usr", "/usr/lib", "/usr/bin", str(run.box.runtime.prefix / "lib")):
+        monkeypatch.chdir(place)
+        assert run("print(1)").exit_code == 0
+
+
+def test_two_runs_have_different_users_so_that_they_cannot_touch_each_other() -> None:
+    assert os.geteuid() != 0 or unprivileged_user("one") != unprivileged_user("two")

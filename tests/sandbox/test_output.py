@@ -1,0 +1,74 @@
+"""What is kept of a command's words."""
+
+from pathlib import Path
+
+import pytest
+
+from mlagentbench.sandbox.output import CAP, HEAD, TAIL, Output
+
+
+def told(*chunks: bytes) -> str:
+    output = Output()
+    for chunk in chunks:
+        output.write(chunk)
+    return output.text
+
+
+def test_a_short_output_is_kept_whole() -> None:
+    assert told(b"one\n", b"two") == "one\ntwo"
+    assert told() == ""
+
+
+def test_of_a_long_one_head_and_tail_are_kept_and_the_gap_is_counted() -> None:
+    text = told(b"first\n", *[b"x" * 65_536] * 100, b"\nlast")
+    assert text.startswith("first\n")
+    assert text.endswith("\nlast")
+    assert f"[... {6 + 65_536 * 100 + 5 - HEAD - TAIL:,} bytes left out ...]" in text
+    assert len(text) < HEAD + TAIL + 100
+
+
+@pytest.mark.parametrize("size", [HEAD, HEAD + 1, HEAD + TAIL, HEAD + TAIL + 1, 5 * HEAD])
+def test_no_byte_is_lost_or_doubled_at_the_seams(size: int) -> None:
+    content = bytes(32 + n % 90 for n in range(size))
+    for step in (1, 7, 4096, size):
+        text = told(*(content[at : at + step] for at in range(0, size, step)))
+        if size <= HEAD + TAIL:
+            assert text == content.decode()
+        else:
+            assert text.split("\n[...")[0] == content[:HEAD].decode()
+            assert text.endswith(content[-TAIL:].decode())
+
+
+def test_the_file_takes_everything_up_to_its_cap(tmp_path: Path) -> None:
+    with Output(tmp_path / "all", cap=1000) as output:
+        for _ in range(10):
+            output.write(b"y" * 300)
+    assert (tmp_path / "all").read_bytes() == b"y" * 1000
+    assert output.size == 3000
+    assert CAP == 64 * 2**20
+
+
+def test_a_progress_bar_shows_its_last_state() -> None:
+    assert told(b"start\r\n", b"\r 10%", b"\r 50%", b"\r100%\n", b"end\r\n") == "start\n100%\nend\n"
+    assert told(b"\r 10%\r") == " 10%"
+
+
+def test_nothing_in_it_steers_a_terminal() -> None:
+    assert told(b"\x1b[31mred\x1b[0m \x1b]0;title\x07\x1b[2J\x1b[1;1Hx\x07\x00\x9b5\x7f") == "red x\ufffd5"
+    assert told("kept: é ü 漢字 🙂 \t.".encode()) == "kept: é ü 漢字 🙂 \t."
+
+
+def test_garbage_becomes_short_and_valid_text() -> None:
+    text = told(bytes(range(256)) * 1000)
+    assert len(text.encode()) < 40_000
+    assert text.encode("utf-8").decode("utf-8") == text
+    assert told(b"\xff" * 5000) == "\ufffd"
+
+
+def test_the_last_line_is_there_for_the_person_who_watches() -> None:
+    output = Output()
+    assert output.last_line == ""
+    output.write(b"epoch 1\nepoch 2\n\n")
+    assert output.last_line == "epoch 2"
+    output.write(b"z" * 3 * HEAD + b"\nepoch 3")
+    assert output.last_line == "epoch 3"

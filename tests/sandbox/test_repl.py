@@ -1,0 +1,189 @@
+"""The interpreter between steps: it remembers, it is frozen, and it cannot be talked out of either."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from conftest import Runner
+
+from mlagentbench.records import Execution
+from mlagentbench.sandbox.output import CAP, Output
+from mlagentbench.sandbox.repl import Repl
+
+Say = Callable[..., tuple[Execution | None, str]]
+
+
+@pytest.fixture
+def repl(run: Runner) -> Iterator[Repl]:
+    found = Repl(run.sandbox, run.box)
+    yield found
+    found.close()
+    assert run.survivors() == []
+
+
+@pytest.fixture
+def say(repl: Repl, run: Runner) -> Say:
+    def command(code: str, seconds: float = 20) -> tuple[Execution | None, str]:
+        with Output(run.folder / "step.txt") as output:
+            ended = repl.run(code, seconds, output)
+        return ended, output.text.strip()
+
+    return command
+
+
+def test_variables_are_kept_and_the_last_value_is_shown(say: Say) -> None:
+    assert say("x = 20") == (None, "")
+    assert say("def f(y):\n    return x + y\nf(1)") == (None, "21")
+    assert say("print('a'); x; None") == (None, "a")
+    assert say("import os; os.getcwd(), os.environ['SEED']") == (None, "('/workspace', '7')")
+    assert say("") == (None, "")
+
+
+def test_an_error_is_shown_and_the_interpreter_goes_on(say: Say) -> None:
+    say("x = 1")
+    assert "ZeroDivisionError" in say("x / 0")[1]
+    assert "SyntaxError" in say("x = = 2")[1]
+    assert "SystemExit" in say("import sys; sys.exit(3)")[1]
+    assert "KeyboardInterrupt" in say("raise KeyboardInterrupt")[1]
+    assert "RecursionError" in say("def f(): f()\nf()")[1]
+    assert "EOFError" in say("input()")[1]
+    assert say("x") == (None, "1")
+
+
+@pytest.mark.parametrize("end", ["import os; os._exit(5)", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"])
+def test_an_interpreter_that_ends_itself_is_reported(end: str, say: Say) -> None:
+    ended, text = say(f"print('before')\n{end}")
+    assert ended is not None
+    assert (ended.exit_code in (5, 137), ended.limit, text) == (True, None, "before")
+
+
+def test_an_endless_loop_ends_at_the_limit_and_a_new_interpreter_begins(run: Runner, say: Say) -> None:
+    ended, text = say("print('begun')\nwhile True: pass", seconds=0.7)
+    assert ended is not None
+    assert (ended.limit, text) == ("time", "begun")
+    assert run.survivors() == []
+    again = Repl(run.sandbox, run.box)
+    try:
+        assert again.run("print(1)", 20, Output()) is None
+    finally:
+        again.close()
+
+
+BUSY = """
+import threading, subprocess, sys
+def write():
+    n = 0
+    while True:
+        n += 1
+        with open('ticks', 'a') as file: file.write('x')
+for _ in range(3): threading.Thread(target=write, daemon=True).start()
+child = subprocess.Popen([sys.executable, '-c', '''
+import os
+if os.fork(): os._exit(0)
+os.setsid()
+while True:
+    with open('daemon', 'a') as file: file.write('x')
+    if os.fork(): os._exit(0)
+'''])
+"""
+
+
+def test_nothing_moves_between_two_commands(run: Runner, say: Say) -> None:
+    sizes = "import os\nwhile not (os.path.exists('ticks') and os.path.exists('daemon')): pass"
+    assert say(BUSY)[0] is None
+    assert say(sizes)[0] is None
+    files = [run.workspace / "ticks", run.workspace / "daemon"]
+    before = [(path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    assert run("import time; time.sleep(0.3); print('another step')").exit_code == 0
+    assert [(path.stat().st_size, path.stat().st_mtime_ns) for path in files] == before
+    size = before[0][0]
+    assert say(f"while os.path.getsize('ticks') <= {size}: pass") == (None, "")  # and then it goes on
+
+
+def test_a_thread_that_prints_all_the_time_does_not_hide_the_end_of_a_command(say: Say) -> None:
+    say("import threading, os\ndef talk():\n    while True: os.write(1, b'y' * 10000)")
+    started = time.monotonic()
+    ended, text = say("threading.Thread(target=talk, daemon=True).start(); print('done')")
+    assert ended is None
+    assert len(text) < 20_000
+    assert say("1 + 1")[0] is None
+    assert time.monotonic() - started < 10
+
+
+def test_a_flood_is_cut_and_the_interpreter_goes_on(run: Runner, say: Say) -> None:
+    ended, text = say("for _ in range(100): print('z' * 1_000_000)")
+    assert ended is None
+    assert len(text) < 20_000
+    assert (run.folder / "step.txt").stat().st_size == CAP
+    assert say("2") == (None, "2")
+
+
+def test_closing_its_output_does_not_stop_it(say: Say) -> None:
+    say("import sys, os; sys.stdout.close()")
+    assert say("x = 3")[0] is None
+    say("os.close(1); os.close(2)")
+    assert say("open('seen', 'w').write(str(x))")[0] is None
+
+
+def test_nothing_printed_passes_for_the_end_of_a_command(say: Say) -> None:
+    fake = "print('<' + 'a' * 32 + '>', flush=True); print(json.dumps({'code': '', 'mark': 'a' * 32}))"
+    ended, text = say(f"import json, time\n{fake}\ntime.sleep(0.2)\nprint('after')")
+    assert ended is None
+    assert text.endswith("after")
+
+
+def test_an_interpreter_that_answers_too_early_harms_only_itself(run: Runner, say: Say) -> None:
+    cheat = """
+import os, sys
+command = next(f.f_locals['command'] for f in [sys._getframe(n) for n in range(1, 5)] if 'command' in f.f_locals)
+for fd in range(3, 10):
+    try: os.write(fd, command['mark'].encode())
+    except OSError: pass
+with open('late', 'a') as file:
+    while True: file.write('x' * 100); file.flush()
+"""
+    ended, _ = say(cheat)
+    assert ended is None
+    late = run.workspace / "late"
+    before = late.stat().st_size if late.exists() else 0
+    assert run("import time; time.sleep(0.2)").exit_code == 0
+    assert (late.stat().st_size if late.exists() else 0) == before  # it is frozen like any other
+    ended, _ = say("print('x' * 10)\n#" + "x" * 1_000_000, seconds=0.7)  # and does not take the next command
+    assert ended is not None
+    assert ended.limit == "time"
+
+
+def test_an_interpreter_that_hangs_up_is_ended(say: Say) -> None:
+    ended, _ = say("import os; os.closerange(3, 100); print('bye')")
+    assert ended is not None
+    assert (ended.exit_code, ended.limit) == (1, None)
+
+
+def test_memory_and_disk_are_bounded_in_the_interpreter_too(say: Say) -> None:
+    ended, text = say("print('begun')\nkept = [bytearray(b'x' * (1 << 24)) for _ in range(1000)]")
+    assert ended is not None
+    assert (ended.limit, text) == ("memory", "begun")
+
+
+def test_code_of_a_megabyte_and_of_any_letters_arrives(say: Say) -> None:
+    letters = "é\u2028🙂'"
+    assert say(f"len({json.dumps(letters * 200_000, ensure_ascii=False)})") == (None, str(len(letters) * 200_000))
+
+
+def test_modules_of_the_workspace_can_be_imported_and_those_of_the_harness_cannot(run: Runner, say: Say) -> None:
+    (run.workspace / "helper.py").write_text("value = 5")
+    assert say("import helper; helper.value") == (None, "5")
+    assert "ModuleNotFoundError" in say("import mlagentbench")[1]
+    assert "Error" in say("open('/opt/repl.py', 'a')")[1]
+
+
+def test_without_a_sandbox_it_works_as_well(run_unsandboxed: Runner) -> None:
+    repl = Repl(run_unsandboxed.sandbox, run_unsandboxed.box)
+    try:
+        output = Output()
+        assert repl.run("x = 4", 20, Output()) is None
+        assert repl.run("x", 20, output) is None
+        assert output.text.strip() == "4"
+    finally:
+        repl.close()

@@ -1,0 +1,78 @@
+from pathlib import Path
+
+import pytest
+
+from mlagentbench import discovery
+from mlagentbench.agents import base as agents
+from mlagentbench.errors import UsageError
+
+IMPORTS = "from abc import abstractmethod\nfrom mlagentbench.agents.base import Agent\n"
+ONE = "class One(Agent):\n    def run(self, env): pass\n"
+TWO = "class Two(Agent):\n    def run(self, env): pass\n"
+
+
+@pytest.fixture
+def write(tmp_path: Path):
+    def write_one(text: str) -> str:
+        path = tmp_path / "mine.py"
+        path.write_text(text)
+        return str(path)
+
+    return write_one
+
+
+def test_agents_and_actions_are_found_by_their_files() -> None:
+    assert {"nothing", "baseline", "reference", "tuner", "human"} <= set(discovery.names("agents"))
+    assert "write_file" in discovery.names("actions")
+    assert "base" not in discovery.names("agents") + discovery.names("actions")
+
+
+def test_every_agent_of_the_suite_loads() -> None:
+    for name in discovery.names("agents"):
+        assert issubclass(agents.load(name), agents.Agent)
+
+
+def test_an_unknown_agent_is_answered_with_those_that_exist() -> None:
+    with pytest.raises(UsageError, match=r"no agent 'genius'; there are: .*tuner.*--agent PATH\.py"):
+        agents.load("genius")
+
+
+def test_a_file_with_one_agent_gives_that_agent(write) -> None:
+    assert agents.load(write(IMPORTS + ONE)).__name__ == "One"
+
+
+def test_other_names_for_the_agent_and_abstract_ones_do_not_count(write) -> None:
+    halfway = "class Halfway(Agent):\n    @abstractmethod\n    def think(self): ...\n"
+    whole = "class Whole(Halfway):\n    def think(self): pass\n    def run(self, env): pass\nAlias = Whole\n"
+    assert agents.load(write(IMPORTS + halfway + whole)).__name__ == "Whole"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (IMPORTS, "must define one Agent, not 0"),
+        (IMPORTS + ONE + TWO, "must define one Agent, not 2"),
+        (IMPORTS + "class Lazy(Agent): pass\n", "must define one Agent, not 0"),
+        ("def run(:\n", "cannot be imported: SyntaxError"),
+        ("import nonexistent_package\n", "cannot be imported: ModuleNotFoundError"),
+        ("1 / 0\n", "cannot be imported: ZeroDivisionError"),
+        ("import sys\nsys.exit(0)\n", "cannot be imported: SystemExit"),
+        ("\0", "cannot be imported"),
+    ],
+)
+def test_a_file_that_holds_no_agent_is_one_line(write, text: str, sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence) as caught:
+        agents.load(write(text))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    for path in (tmp_path / "missing.py", tmp_path):
+        with pytest.raises(UsageError, match="there is no file"):
+            discovery.module_at(path)
+
+
+def test_an_agent_that_cannot_be_made_is_one_line(write) -> None:
+    kind = agents.load(write(IMPORTS + ONE + "    def __init__(self): pass\n"))
+    with pytest.raises(UsageError, match="the agent One cannot be made: TypeError"):
+        agents.make(kind, 0)

@@ -1,0 +1,326 @@
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlagentbench.environment import Environment
+from mlagentbench.errors import Fault, RunOver
+from mlagentbench.records import Call, Step
+from mlagentbench.runner.folder import RunFolder
+
+Open = Callable[..., Environment]
+Do = Callable[..., str]
+
+
+def manifest(env: Environment) -> bytes:
+    return (env.world.store.folder / "manifest.jsonl").read_bytes()
+
+
+def trace(env: Environment) -> list[Step]:
+    return list(RunFolder(env.world.outputs.parent).steps())
+
+
+def test_an_unknown_action_is_answered_with_the_nearest_and_with_all(env: Environment, do: Do) -> None:
+    seen = do(env, "Excute Script", script_name="train.py")
+    assert "there is no action 'Excute Script'. Did you mean Execute Script?" in seen
+    assert "Final Answer" in seen and "Request Help" not in seen
+    assert "Did you mean" not in do(env, "Dance")
+    assert [step.failed for step in env.steps] == [True, True] and not env.done
+
+
+@pytest.mark.parametrize(
+    ("args", "problem"),
+    [
+        ({}, "file_name is missing"),
+        ({"file_name": "x", "content": "y", "mode": "w"}, "mode is not an argument of it"),
+        ({"file_name": "x", "content": 5}, "content input should be a valid string"),
+        ({"file_name": "x", "content": None}, "content input should be a valid string"),
+        ({"file_name": ["x"], "content": "y"}, "file_name input should be a valid string"),
+    ],
+)
+def test_bad_arguments_are_answered_with_the_right_form(env: Environment, args: dict[str, Any], problem: str) -> None:
+    seen = env.step(Call(action="Write File", args=args))
+    assert f"Error: Write File: {problem}" in seen
+    assert '"file_name": [a valid file name' in seen and '"content": [the content' in seen
+    assert env.steps[-1].failed and not env.done
+
+
+@pytest.mark.parametrize(
+    "value",
+    [object(), {1, object()}, "\ud800", {"x": "\udcff"}, b"\xff", math.nan, (1, 2), {3: {4: 5}}, Path("x"), 10**400],
+    ids=lambda value: type(value).__name__,
+)
+def test_odd_arguments_from_an_agent_are_survived_recorded_and_replayed(
+    open_env: Open, value: object, tmp_path: Path
+) -> None:
+    def act(env: Environment) -> str:
+        return env.step(Call(action="Write File", args={"file_name": "odd", "content": value}))
+
+    first = act(open_env())
+    again = open_env()
+    assert act(again) == first and not again.replaying
+    assert json.loads((tmp_path / "run" / "trace.jsonl").read_text())["observation"] == first
+
+
+def test_a_call_nested_too_deep_is_survived(env: Environment) -> None:
+    nested: list[Any] = []
+    for _ in range(5000):
+        nested = [nested]
+    assert "Error: " in env.step(Call(action="Write File", args={"content": nested}))
+    ring: list[Any] = []
+    ring.append(ring)
+    assert "Error: " in env.step(Call(action="Write File", args={"content": ring}))
+
+
+def test_every_step_is_on_disk_before_the_agent_sees_it(env: Environment, do: Do) -> None:
+    for number in range(1, 4):
+        seen = do(env, "Append File", file_name="log", content=f"{number}\n")
+        assert trace(env)[-1].observation == seen
+        assert trace(env)[-1].number == number
+        assert env.world.store.content(number, "log").count(b"\n") == number
+
+
+def test_reading_actions_neither_scan_nor_snapshot(env: Environment, do: Do) -> None:
+    do(env, "Write File", file_name="a.py", content="x = 1\n")
+    before = manifest(env)
+    (env.world.workspace.root / "planted").write_text("a scan would find this")
+    do(env, "List Files", dir_path=".")
+    do(env, "Read File", file_name="a.py")
+    do(env, "Inspect Script Lines", script_name="a.py", start_line_number=1, end_line_number=1)
+    do(env, "Nonsense")
+    assert manifest(env) == before
+    do(env, "Append File", file_name="a.py", content="y = 2\n")
+    assert b"planted" in manifest(env)
+
+
+def test_the_steps_are_a_limit(open_env: Open, do: Do) -> None:
+    env = open_env(steps=2)
+    do(env, "List Files")
+    assert not env.done
+    do(env, "Nonsense")  # a mistake costs a step too
+    assert env.ending == "steps"
+    with pytest.raises(RunOver, match="steps"):
+        do(env, "List Files")
+    assert len(env.steps) == len(trace(env)) == 2
+
+
+def test_a_script_is_cut_where_the_time_of_the_run_ends(open_env: Open, do: Do) -> None:
+    env = open_env(hours=1.5 / 3600)
+    do(env, "Write File", file_name="slow.py", content="print('begun', flush=True)\nwhile True: pass\n")
+    seen = do(env, "Execute Script", script_name="slow.py")
+    assert "killed: time limit" in seen and "begun" in seen
+    assert env.ending == "time" and env.seconds_left == 0
+    with pytest.raises(RunOver, match="time"):
+        do(env, "List Files")
+
+
+def test_tokens_and_money_are_limits(open_env: Open, do: Do) -> None:
+    for limit, ending in ({"tokens": 100}, "tokens"), ({"dollars": 0.5}, "money"):
+        env = open_env(ending, **limit)
+        env.spend(99, 0.49)
+        assert not env.done
+        do(env, "List Files")
+        env.spend(1, 0.01)
+        assert env.ending == ending
+        with pytest.raises(RunOver, match=ending):
+            do(env, "List Files")
+        assert (trace(env)[0].tokens, trace(env)[0].dollars) == (99, 0.49)
+
+
+def test_a_final_answer_ends_the_run_and_a_wrong_one_does_not(env: Environment, do: Do) -> None:
+    assert "final_answer is missing" in do(env, "Final Answer")
+    assert not env.done
+    assert do(env, "Final Answer", final_answer="done") == "Submitted."
+    assert env.ending == "submitted"
+    with pytest.raises(RunOver):
+        do(env, "List Files")
+
+
+def test_a_full_workspace_is_put_back_and_the_agent_is_told(env: Environment, do: Do) -> None:
+    script = "for name in ('big', 'bigger'): open(name, 'wb').truncate(2**27)\nopen('train.py', 'w').write('spoiled')\n"
+    do(env, "Write File", file_name="fill.py", content=script)
+    seen = do(env, "Execute Script", script_name="fill.py")
+    assert "the workspace is again as it was before this step" in seen
+    listed = do(env, "List Files")
+    assert "big" not in listed and "fill.py" in listed
+    assert "GUESS" in do(env, "Read File", file_name="train.py")
+    assert trace(env)[1].notes
+
+
+def test_a_file_action_that_fills_the_workspace_is_put_back_too(open_env: Open, do: Do) -> None:
+    env = open_env(disk_gb=0.001)
+    assert "again as it was" in do(env, "Write File", file_name="big", content="x" * 2_000_000)
+    assert "big" not in do(env, "List Files")
+    env = open_env("many", files=50)
+    do(env, "Write File", file_name="many.py", content="for i in range(100): open(f'f{i}', 'w')\n")
+    assert "more than 50 files" in do(env, "Execute Script", script_name="many.py")
+    assert "f99" not in do(env, "List Files")
+
+
+def test_a_script_may_delete_everything_but_what_is_read_only(env: Environment, do: Do) -> None:
+    script = "import os, shutil\nfor n in os.listdir('.'):\n    shutil.rmtree(n, True)\n"
+    script += "    try: os.remove(n)\n    except OSError: pass\n"
+    do(env, "Write File", file_name="wipe.py", content=script)
+    assert "exit code 0" in do(env, "Execute Script", script_name="wipe.py")
+    assert do(env, "List Files").split() == ["data/", "questions.csv", "(23", "B)"]
+    assert "does not exist" in do(env, "Execute Script", script_name="wipe.py")
+    do(env, "Undo Edit Script", script_name="train.py")
+    assert "exit code 0" in do(env, "Execute Script", script_name="train.py")
+
+
+SPELLINGS = "questions.csv ./questions.csv data/../questions.csv /workspace/questions.csv data//deep/./more.csv"
+SPELLINGS += " data/deep/more.csv data/new.csv data //workspace//data/x"
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS.split())
+def test_read_only_files_are_refused_by_every_writing_action_in_any_spelling(
+    env: Environment, do: Do, spelling: str
+) -> None:
+    before = manifest(env)
+    for args in (
+        {"action": "Write File", "file_name": spelling, "content": "x"},
+        {"action": "Append File", "file_name": spelling, "content": "x"},
+        {"action": "Copy File", "source": "train.py", "destination": spelling},
+        {"action": "Undo Edit Script", "script_name": spelling},
+    ):
+        seen = do(env, **args)
+        assert "read-only" in seen, seen
+    assert manifest(env) == before
+
+
+def test_read_only_files_withstand_a_script(env: Environment, do: Do) -> None:
+    script = """
+import os, shutil
+def attempt(name, deed):
+    try:
+        deed()
+        print(name, "DONE")
+    except OSError as error:
+        print(name, error.strerror)
+attempt("write", lambda: open("questions.csv", "w").write("x"))
+attempt("remove", lambda: os.remove("questions.csv"))
+attempt("rename", lambda: os.rename("questions.csv", "q"))
+attempt("replace", lambda: os.replace("train.py", "questions.csv"))
+attempt("folder", lambda: os.rename("data", "old"))
+attempt("inside", lambda: open("data/deep/more.csv", "a").write("x"))
+attempt("new", lambda: open("data/new", "w"))
+attempt("chmod", lambda: os.chmod("questions.csv", 0o666))
+attempt("hard link", lambda: (os.link("questions.csv", "hard"), open("hard", "w").write("x")))
+"""
+    do(env, "Write File", file_name="attack.py", content=script)
+    seen = do(env, "Execute Script", script_name="attack.py")
+    assert "exit code 0" in seen and "DONE" not in seen
+    assert do(env, "Read File", file_name="questions.csv").startswith("id\n0\n1\n")
+
+
+def test_read_only_files_that_were_changed_all_the_same_are_put_back(env: Environment, do: Do) -> None:
+    given = (env.world.workspace.root / "questions.csv").read_bytes()
+    (env.world.workspace.root / "questions.csv").write_text("tampered with")
+    (env.world.workspace.root / "data" / "deep" / "more.csv").unlink()
+    seen = do(env, "Write File", file_name="notes", content="x")
+    assert "[read-only files were changed, and put back: " in seen
+    assert "questions.csv" in seen and "data/deep/more.csv" in seen
+    assert (env.world.workspace.root / "questions.csv").read_bytes() == given
+    assert env.world.store.content(1, "questions.csv") == given
+    assert env.world.store.content(1, "notes") == b"x"
+
+
+def test_links_to_the_answers_lead_nowhere(env: Environment, do: Do, setup) -> None:
+    secret = setup.data.private / "answers.csv"
+    script = f"import os\nos.remove('train.py')\nos.symlink({str(secret)!r}, 'train.py')\n"
+    script += f"os.symlink({str(secret.parent)!r}, 'folder')\nos.symlink('..', 'up')\n"
+    do(env, "Write File", file_name="link.py", content=script)
+    assert "exit code 0" in do(env, "Execute Script", script_name="link.py")
+    for seen in (
+        do(env, "Read File", file_name="train.py"),
+        do(env, "Inspect Script Lines", script_name="train.py", start_line_number=1, end_line_number=5),
+        do(env, "Copy File", source="train.py", destination="copy"),
+        do(env, "Execute Script", script_name="train.py"),
+        do(env, "Append File", file_name="train.py", content="x"),
+        do(env, "Read File", file_name="folder/answers.csv"),
+        do(env, "List Files", dir_path="folder"),
+        do(env, "Write File", file_name="up/escaped", content="x"),
+    ):
+        assert seen.startswith("Error: ") and "link" in seen, seen
+    assert f"train.py -> {secret}" in do(env, "List Files")
+    assert secret.read_text().startswith("id,value")
+
+
+def test_a_fault_in_a_step_is_not_swallowed_by_an_agent_that_catches_everything(env: Environment, do: Do) -> None:
+    env.world.outputs.write_text("a file where the folder should be")
+    with pytest.raises(Fault, match="exists"):
+        do(env, "Execute Script", script_name="train.py")
+    with pytest.raises(Fault, match="exists"):
+        do(env, "List Files")
+    assert env.fault and trace(env) == []
+
+
+def test_a_resumed_run_repeats_its_record_and_goes_on(open_env: Open, do: Do) -> None:
+    first = open_env()
+    seen = [do(first, "Write File", file_name="a", content="1"), do(first, "Execute Script", script_name="train.py")]
+    clock = first.steps[-1].clock
+    (first.world.workspace.root / "a").write_text("spoiled after the kill")
+    env = open_env()
+    assert env.clock == 0 and env.replaying == first.steps[0].call
+    assert do(env, "Write File", file_name="a", content="1") == seen[0]
+    assert do(env, "Execute Script", script_name="train.py") == seen[1]
+    assert env.replaying is None and env.clock >= clock
+    assert do(env, "Read File", file_name="a") == "1"
+    assert env.steps[-1].clock >= clock and [step.number for step in trace(env)] == [1, 2, 3]
+
+
+def test_the_time_that_a_replay_takes_is_not_counted(open_env: Open, do: Do) -> None:
+    env = open_env(hours=2 / 3600)
+    for number in range(3):
+        do(env, "Python REPL", command=f"import time; time.sleep(0.3); x = {number}")
+    used = env.steps[-1].clock
+    env = open_env()
+    for number in range(3):
+        do(env, "Python REPL", command=f"import time; time.sleep(0.3); x = {number}")
+    assert used <= env.clock < used + 0.2
+    assert do(env, "Python REPL", command="x") == "2"
+
+
+def test_tokens_and_money_go_on_where_they_were(open_env: Open, do: Do) -> None:
+    env = open_env(tokens=100)
+    env.spend(60, 0.1)
+    do(env, "List Files")
+    env = open_env()
+    do(env, "List Files")
+    assert (env.tokens, env.dollars) == (60, 0.1)
+    env.spend(40, 0)
+    assert env.ending == "tokens"
+
+
+def test_an_agent_that_does_not_repeat_itself_is_a_fault_that_says_how_to_go_on(open_env: Open, do: Do) -> None:
+    env = open_env()
+    do(env, "List Files")
+    do(env, "Write File", file_name="a", content="1")
+    env = open_env()
+    do(env, "List Files")
+    with pytest.raises(Fault, match=r"step 2 was Write File, now it asks for Read File; resume with --from-step 1"):
+        do(env, "Read File", file_name="a")
+    env = open_env()
+    do(env, "List Files")
+    with pytest.raises(Fault, match="Write File with other arguments"):
+        do(env, "Write File", file_name="a", content="2")
+
+
+def test_other_thoughts_are_no_other_calls(open_env: Open) -> None:
+    open_env().step(Call(action="List Files", thought="hm"))
+    env = open_env()
+    env.step(Call(action="List Files", thought="aha"))
+    assert not env.replaying
+
+
+def test_a_script_that_removes_the_workspace_itself_leaves_it_empty(open_env: Open, do: Do, toy: Path) -> None:
+    from mlagentbench.runner.setup import set_up
+
+    env = open_env(setup=set_up(str(toy), "open", "none", lambda line: None))
+    do(env, "Write File", file_name="gone.py", content="import os, shutil\nshutil.rmtree(os.getcwd())\n")
+    seen = do(env, "Execute Script", script_name="gone.py")
+    assert "read-only files were changed, and put back" in seen
+    assert "train.py" not in do(env, "List Files") and "questions.csv" in do(env, "List Files")

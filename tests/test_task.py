@@ -1,0 +1,70 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mlagentbench.errors import UsageError
+from mlagentbench.task import Task
+
+
+def test_a_task_is_found_by_its_folder_and_by_its_name(toy: Path) -> None:
+    task = Task.load(str(toy))
+    assert (task.name, task.origin, task.config.better) == ("toy", str(toy), "lower")
+    for name in Task.names():
+        assert Task.load(name).origin == name
+
+
+def test_an_unknown_task_is_answered_with_those_that_exist() -> None:
+    with pytest.raises(UsageError, match="no task 'nonsense'; there are: "):
+        Task.load("nonsense")
+
+
+@pytest.mark.parametrize("part", ["description.md", "starter", "grade.py", "prepare.py", "reference", "task.toml"])
+def test_a_missing_part_is_named(part: str, variant: Callable[..., Path]) -> None:
+    with pytest.raises(UsageError, match=f"task toy: .*{part} is missing"):
+        Task.load(str(variant({part: None})))
+
+
+TOML = (Path(__file__).parent / "toy" / "task.toml").read_text()
+BROKEN = {
+    "bad TOML": ("title = ", "not valid TOML"),
+    "unknown key": (TOML.replace("better", "beter"), "beter: no such key"),
+    "unknown limit": (TOML.replace("processes = 64", "proceses = 64"), "limits.proceses: no such key"),
+    "bad value": (TOML.replace('"lower"', '"smaller"'), "better: input should be 'higher' or 'lower'"),
+    "bad type": (TOML.replace("steps = 20", 'steps = "many"'), "limits.steps"),
+    "negative limit": (TOML.replace("hours = 0.5", "hours = -1"), "limits.hours: input should be greater than 0"),
+    "baseline that is no number": (TOML.replace("mean = 5.0", "mean = nan"), "mean: input should be a finite number"),
+    "negative spread": (TOML.replace("sd = 0.1", "sd = -0.1"), "sd"),
+    "unknown edition": (TOML.replace("editions.open", "editions.opne"), "editions"),
+    "missing title": (TOML.replace("title", "#"), "title: field required"),
+    "empty": ("", "field required \\(and"),
+}
+
+
+@pytest.mark.parametrize(("text", "sentence"), BROKEN.values(), ids=BROKEN.keys())
+def test_a_broken_task_toml_is_one_clear_line(text: str, sentence: str, variant: Callable[..., Path]) -> None:
+    with pytest.raises(UsageError, match=sentence) as caught:
+        Task.load(str(variant({"task.toml": text})))
+    assert "task.toml" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_files_that_are_no_text_are_one_clear_line(variant: Callable[..., Path]) -> None:
+    folder = variant({})
+    (folder / "description.md").write_bytes(b"\xff\xfe")
+    with pytest.raises(UsageError, match=r"description\.md cannot be read"):
+        Task.load(str(folder))
+
+
+def test_an_unknown_edition_is_answered_with_those_that_exist(toy: Path) -> None:
+    with pytest.raises(UsageError, match="task toy has no edition 'paper'; there are: open"):
+        Task.load(str(toy)).edition("paper")
+
+
+def test_the_hash_follows_what_counts_and_nothing_else(variant: Callable[..., Path]) -> None:
+    one = Task.load(str(variant({}, "one")))
+    documented = Task.load(str(variant({"README.md": "other words"}, "two")))
+    harder = Task.load(str(variant({"description.md": "Something else."}, "three")))
+    laxer = Task.load(str(variant({"grade.py": "def grade(submission, private): return 0.0\n"}, "four")))
+    assert one.hash == documented.hash
+    assert len({one.hash, harder.hash, laxer.hash}) == 3
+    assert one.grader_hash == harder.grader_hash != laxer.grader_hash
