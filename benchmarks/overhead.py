@@ -191,7 +191,9 @@ def main() -> int:
         if not as_json:
             bare = f"{figure.bare:9.3g} {figure.value / figure.bare:6.2f}×" if figure.bare else ""
             mark = "" if figure.good else "   TOO MUCH"
-            print(f"{figure.what:<58} {figure.value:8.3g} {figure.unit:<7} {figure.limit:7.3g} {bare}{mark}", flush=True)
+            print(
+                f"{figure.what:<58} {figure.value:8.3g} {figure.unit:<7} {figure.limit:7.3g} {bare}{mark}", flush=True
+            )
     if as_json:
         print(json.dumps([asdict(figure) for figure in figures], indent=2))
     return 0 if all(figure.good for figure in figures) else 1

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,18 @@ Behaviour = Callable[[Environment], None]
 
 def quiet(line: str) -> None:
     """Nobody listens."""
+
+
+@pytest.fixture(scope="session")
+def until() -> Callable[[Callable[[], object]], None]:
+    """Look again and again until something holds; for ever is twenty seconds."""
+
+    def look(condition: Callable[[], object]) -> None:
+        deadline = time.monotonic() + 20
+        while not condition():
+            assert time.monotonic() < deadline
+
+    return look
 
 
 @pytest.fixture(scope="session")

@@ -9,13 +9,15 @@ SRC = Path(__file__).parents[1] / "src" / "mlagentbench"
 
 # A room may import only from rooms on later lines, and from itself.
 LAYERS = [
-    {"cli", "__main__"},
+    {"__main__"},
+    {"cli"},
     {"terminal"},
     {"runner"},
     {"agents", "grading"},
     {"environment"},
     {"actions", "models"},
-    {"workspace", "sandbox"},
+    {"sandbox"},
+    {"workspace"},
     {"runtimes", "preparation"},
     {"task"},
     {"discovery", "home", "hardware", "hashing", "journal"},

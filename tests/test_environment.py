@@ -310,8 +310,9 @@ def test_an_agent_that_does_not_repeat_itself_is_a_fault_that_says_how_to_go_on(
 
 
 def test_other_thoughts_are_no_other_calls(open_env: Open) -> None:
-    open_env().step(Call(action="List Files", thought="hm"))
+    open_env().step(Call(action="List Files", thought="hm \ud800"))
     env = open_env()
+    assert env.replaying and env.replaying.thought == "hm \\ud800"
     env.step(Call(action="List Files", thought="aha"))
     assert not env.replaying
 

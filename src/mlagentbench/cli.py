@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -50,9 +50,10 @@ def _complain(message: str, code: int) -> NoReturn:
 
 @contextmanager
 def _resumable(folder: Path) -> Iterator[None]:
-    """Ctrl-C is a way to stop for today."""
+    """Ctrl-C is a way to stop for today; and whatever an agent prints is no result."""
     try:
-        yield
+        with redirect_stdout(sys.stderr):
+            yield
     except KeyboardInterrupt:
         begun = (folder / "run.json").is_file()
         _complain(f"stopped; go on with: mlagentbench resume {folder}" if begun else "stopped", 130)

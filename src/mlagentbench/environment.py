@@ -18,6 +18,7 @@ from mlagentbench.workspace.paths import shown
 from mlagentbench.workspace.store import TooBig
 
 GB = 2**30
+PATIENCE = 100  # calls after the end
 
 
 class Environment:
@@ -37,6 +38,7 @@ class Environment:
         self._recorded = list(recorded[::-1])
         self._clock, self._since = 0.0, time.monotonic()
         self._submitted = False
+        self._refused = 0
 
     @property
     def replaying(self) -> Call | None:
@@ -79,10 +81,11 @@ class Environment:
 
     def step(self, call: Call) -> str:
         """Do one action and return what the agent sees of it."""
-        if self.fault:
-            raise self.fault  # an agent that caught it must not go on as if nothing had happened
-        if self.done:
-            raise RunOver(f"the run is over: {self.ending}")
+        if self.fault or self.done:
+            self._refused += 1
+            if self._refused > PATIENCE:
+                raise SystemExit("it went on after the end")  # whoever catches every Exception will not hear of it else
+            raise self.fault or RunOver(f"the run is over: {self.ending}")
         call, problem = _as_recorded(call)
         try:
             step = self._replayed(call) if self._recorded else self._done(call, problem)
@@ -190,11 +193,12 @@ class Environment:
 
 def _as_recorded(call: Call) -> tuple[Call, str]:
     """The call as the trace will hold it, and what is wrong with it if JSON cannot."""
+    said = call.but(thought=_printable(call.thought))
     try:
-        return Call.model_validate_json(call.model_dump_json()), ""
+        return Call.model_validate_json(said.model_dump_json()), ""
     except (ValueError, TypeError, RecursionError) as error:
         problem = f"the call cannot be written as JSON: {_printable(str(error))[:300]}"
-        return Call(action=_printable(call.action), thought=_printable(call.thought)), problem
+        return said.but(action=_printable(call.action), args={}), problem
 
 
 def _printable(text: str) -> str:

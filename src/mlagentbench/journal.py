@@ -1,5 +1,6 @@
 """A file of lines that is only ever added to, and that a kill or a full disk cannot spoil."""
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,20 +19,13 @@ class Journal:
         data = line.encode() + b"\n"
         try:
             fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise Fault(f"{self.path}: {error.strerror}") from error
-        try:
-            size = os.fstat(fd).st_size
             try:
-                whole = os.write(fd, data) == len(data)
-            except OSError as error:
-                os.ftruncate(fd, size)
-                raise Fault(f"cannot write {self.path.name}: {error.strerror}") from error
-            if not whole:
-                os.ftruncate(fd, size)
-                raise Fault(f"cannot write {self.path.name}: the disk is full")
-        finally:
-            os.close(fd)
+                _write(fd, data)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            why = "disk full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror
+            raise Fault(f"cannot write {self.path}: {why}") from error
 
     def lines(self) -> Iterator[tuple[str, int]]:
         """Every whole line, and where it ends in the file; a torn last one does not count."""
@@ -48,3 +42,13 @@ class Journal:
         """Forget whatever stands after `end`."""
         if self.path.exists() and self.path.stat().st_size > end:
             os.truncate(self.path, end)
+
+
+def _write(fd: int, data: bytes) -> None:
+    size = os.fstat(fd).st_size
+    try:
+        if os.write(fd, data) < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError:
+        os.ftruncate(fd, size)
+        raise

@@ -1,7 +1,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -43,6 +43,7 @@ def test_a_hand_computed_chance() -> None:
     assert chance(1.0, Baseline(mean=1, sd=0.5, n=4)) == pytest.approx(0.08579, abs=1e-4)
 
 
+@settings(deadline=None)
 @given(
     gain=st.floats(-1e6, 1e6),
     sd=st.floats(1e-3, 1e3),

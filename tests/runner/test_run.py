@@ -1,3 +1,4 @@
+import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -87,6 +88,14 @@ def test_an_agent_that_acts_past_its_end_is_stopped_and_not_blamed(play: Play) -
 
     result = play(insist, steps=3)
     assert (result.ending, result.steps, result.note, result.score) == ("steps", 3, "", 5.0)
+
+    def insist_deaf(env: Environment) -> None:
+        while True:
+            with suppress(Exception):
+                env.step(Call(action="List Files"))
+
+    result = play(insist_deaf, "deaf", steps=3)
+    assert (result.ending, result.steps) == ("steps", 3) and "it went on after the end" in result.note
 
     def submit_twice(env: Environment) -> None:
         win(env)
@@ -201,10 +210,12 @@ def test_a_baseline_is_measured_over_seeds(setup: Setup, variant: Callable[..., 
         measure_baseline(silent, 2, said.append)
 
 
-def test_a_task_whose_baseline_nobody_knows_is_scored_and_not_judged(variant: Callable[..., Path], play: Play) -> None:
-    toml = (Path(__file__).parents[1] / "toy" / "task.toml").read_text()
-    folder = variant({"task.toml": toml.replace("baseline =", "# baseline =")})
-    setup = set_up(str(folder), "open", "bwrap", lambda line: None)
-    if setup.spec("x", 0, setup.task.config.limits).baseline is None:  # unless it was measured on this machine
-        result = play(win, setup=setup)
-        assert result.score == 0.0 and not result.success and "no baseline is known" in result.note
+def test_a_task_whose_baseline_nobody_knows_is_scored_and_not_judged(
+    variant: Callable[..., Path], play: Play, toy: Path
+) -> None:
+    toml = (toy / "task.toml").read_text().replace("baseline =", "# baseline =")
+    grader = f"# {uuid.uuid4()}: nobody ever measured with this one\n{(toy / 'grade.py').read_text()}"
+    folder = variant({"task.toml": toml, "grade.py": grader})
+    result = play(win, setup=set_up(str(folder), "open", "bwrap", lambda line: None))
+    assert (result.score, result.valid, result.success) == (0.0, True, False)
+    assert result.baseline is None and "no baseline is known: mlagentbench baseline" in result.note

@@ -4,6 +4,9 @@ import os
 import select
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -88,11 +91,11 @@ def test_a_harness_killed_in_the_middle_takes_its_sandbox_along(isolation: str, 
     harness.wait()
     harness.stdout.close()
     if isolation == "bwrap":
-        wait_until_gone(run.marker)
+        wait_until_gone(run.survivors)
     # The next harness removes the groups of the dead one, and what still runs in them.
     sweeper = start_harness(run, "bwrap", "print('swept')")
     sweeper.communicate(timeout=30)
-    wait_until_gone(run.marker)
+    wait_until_gone(run.survivors)
     assert groups_of(harness.pid) == []
 
 
@@ -105,16 +108,17 @@ def test_a_harness_killed_at_any_moment_of_the_start_leaves_nothing(run: Runner)
         select.select([], [], [], milliseconds / 1000)
         harness.kill()
         harness.communicate()
-    wait_until_gone(run.marker)
-    assert [pid for pid in filter(str.isdigit, names("/proc")) if _is_orphan(pid)] == []
+    wait_until_gone(run.survivors)
+    wait_until_gone(lambda: [pid for pid in filter(str.isdigit, names("/proc")) if _is_orphan(pid)])
     start_harness(run, "bwrap", "print('swept')").communicate(timeout=30)
 
 
 def _is_orphan(pid: str) -> bool:
     """Whether it is a part of a sandbox that nobody waits for."""
     try:
-        parent = Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[1]
-        return parent == "1" and Path("/proc", pid, "comm").read_text().strip() in ("bwrap", "setpriv", "prlimit")
+        state, parent = Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[:2]
+        name = Path("/proc", pid, "comm").read_text().strip()
+        return parent == "1" and state not in "ZX" and name in ("bwrap", "setpriv", "prlimit")
     except OSError:
         return False
 
@@ -126,16 +130,12 @@ def start_harness(run: Runner, isolation: str, code: str, announce: bool = False
     return subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
 
 
-def wait_until_gone(marker: str) -> None:
+def wait_until_gone(find: Callable[[], list[str]]) -> None:
     """The kernel tells of each one's end; there is nothing to guess."""
-    for pid in marked(marker):
-        try:
-            end = os.pidfd_open(int(pid))
-        except ProcessLookupError:
-            continue
-        assert select.select([end], [], [], 10)[0], f"process {pid} goes on"
-        os.close(end)
-    assert marked(marker) == []
+    deadline = time.monotonic() + 20
+    while left := find():  # one that was just dying may have had a child
+        with suppress(ProcessLookupError), os.fdopen(os.pidfd_open(int(left[0]))) as end:
+            assert select.select([end], [], [], deadline - time.monotonic())[0], f"process {left[0]} goes on"
 
 
 def test_killing_everything_from_inside_kills_only_what_is_inside(run: Runner) -> None:

@@ -78,17 +78,22 @@ open('mine', 'w').write('x')
     assert (run.workspace / "mine").stat().st_uid == USER
 
 
-@pytest.mark.parametrize(
-    ("limit", "code"),
-    {
-        "time": "import os\nif os.fork() == 0: os.setsid(); os.fork()\nwhile True: pass",
-        "memory": "import os\nfor _ in range(3): os.fork()\nkept = bytearray(b'x' * (90 << 20))\nwhile True: pass",
-        "disk": "import os\nos.mkdir('d')\nfor n in range(10): open(f'd/{n}', 'wb').truncate(40 << 20)\n"
-        "os.chmod('d', 0); os.chmod('.', 0)\nwhile True: pass",
-    }.items(),
-)
-def test_limits_hold(limit: str, code: str, run: Runner) -> None:
-    found = as_user(run, code, seconds=1 if limit == "time" else 20)
+GREEDY = {
+    "time": "import os\nif os.fork() == 0: os.setsid(); os.fork()\nwhile True: pass",
+    "memory": "import os\nfor _ in range(3): os.fork()\nkept = bytearray(b'x' * (90 << 20))\nwhile True: pass",
+    "disk": """
+import os
+os.mkdir('d')
+for n in range(10): open(f'd/{n}', 'wb').truncate(40 << 20)
+os.chmod('d', 0); os.chmod('.', 0)
+while True: pass
+""",
+}
+
+
+@pytest.mark.parametrize("limit", GREEDY)
+def test_limits_hold_for(limit: str, run: Runner) -> None:
+    found = as_user(run, GREEDY[limit], seconds=1 if limit == "time" else 20)
     assert found["limit"] == limit
     assert run.survivors() == []
 

@@ -43,6 +43,7 @@ class Program:
         function: str,
         packages: Sequence[str] = (),
         start_seconds: float = 60,
+        memory_gb: float = 4,
     ) -> None:
         settings = json.loads(os.environ["MLAGENTBENCH_GRADING"])
         self.name = f"{module}.{function}"
@@ -54,7 +55,7 @@ class Program:
         box = Box(
             workspace=folder,
             runtime=environment,
-            limits=Limits(memory_gb=4, processes=256),  # threads count, and libraries start one for each core
+            limits=Limits(memory_gb=memory_gb, processes=256),  # threads count, and libraries start one for each core
             read_only=(".",),
             mounts=((code, inside),),
             masked=_all_but(environment, packages) if packages else (),

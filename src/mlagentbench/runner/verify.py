@@ -96,5 +96,5 @@ def curve(folder: RunFolder, setup: Setup, every_step: bool) -> Iterator[tuple[i
             try:
                 seen[key] = grade(setup.task, setup.data, store, step, folder.spec.sandbox)
             except Fault as fault:
-                raise Fault(f"step {step}: {fault}") from fault
+                raise type(fault)(f"step {step}: {fault}") from fault
         yield step, seen[key]

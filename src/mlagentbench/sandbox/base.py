@@ -13,9 +13,11 @@ from typing import IO, Literal
 
 from mlagentbench.records import Execution, Limit, Limits
 from mlagentbench.runtimes.base import Runtime
+from mlagentbench.sandbox import gate
+from mlagentbench.sandbox.cgroups import Group
 from mlagentbench.sandbox.output import Output
 from mlagentbench.sandbox.processes import Tree
-from mlagentbench.sandbox.watch import Watch
+from mlagentbench.sandbox.watch import Watch, require_room
 
 TICK = 0.1  # seconds between two looks at the limits
 
@@ -105,6 +107,18 @@ class Process:
                     stream.close()
             self.tree.close()
             self.watch.close()
+
+
+def attend(child: "subprocess.Popen[bytes]", box: Box, group: Group, stdin: int, mark: str | None = None) -> Process:
+    """Watch over a command that waits at the gate, and let it through."""
+    try:
+        require_room(box.workspace)
+        tree = Tree(child.pid, group, mark)
+    except BaseException:
+        gate.abandon(child)
+        raise
+    gate.let_through(child, stdin)
+    return Process(child, tree, Watch(box.workspace, box.limits, group, tree))
 
 
 class Sandbox(ABC):

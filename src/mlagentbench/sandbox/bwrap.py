@@ -11,13 +11,12 @@ from shutil import which
 import mlagentbench
 from mlagentbench.errors import SandboxFault, UsageError
 from mlagentbench.home import home
-from mlagentbench.runtimes.base import PYTHON
+from mlagentbench.runtimes.base import PYTHON, Runtime
 from mlagentbench.sandbox import gate, seccomp
-from mlagentbench.sandbox.base import Box, Process, Sandbox
+from mlagentbench.sandbox.base import Box, Process, Sandbox, attend
 from mlagentbench.sandbox.cgroups import Group
 from mlagentbench.sandbox.launch import launcher
-from mlagentbench.sandbox.processes import Tree
-from mlagentbench.sandbox.watch import GB, Watch
+from mlagentbench.sandbox.watch import GB
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "fonts", "mime.types")
@@ -50,38 +49,28 @@ class Bubblewrap(Sandbox):
             # Its libraries may lie beside it.
             bwrap = f"{launcher().stage(self._program.parent)}/{self._program.name}"
             command = [*_unprivileged(box.owner), bwrap, *_profile(box, data), "--seccomp", str(fds[-1]), "--"]
-            command += [*_limited_inside(box, group), *gate.gated(argv, stdin)]
-            child = gate.start(gate.entered(limits, group, command), {"PATH": PATH}, "/", fds)
-            tree = Tree(child.pid, group)
-            process = Process(child, tree, Watch(box.workspace, limits, group, tree))
+            if "pids" not in group.folders:  # counted inside, where this user has no other processes
+                command += ["prlimit", f"--nproc={limits.processes}"]
+            command += gate.gated(argv, stdin)
+            child = gate.start(command, limits, group, {"PATH": PATH}, "/", fds)
+            return attend(child, box, group, stdin)
         except BaseException:
             group.close()
             raise
         finally:
             for fd in fds:
                 os.close(fd)
-        gate.let_through(child, stdin)
-        return process
 
     def release(self, box: Box) -> None:
         """The workspace may be removed now."""
         launcher().unstage(box.workspace)
 
 
-def _limited_inside(box: Box, group: Group) -> list[str]:
-    """What no control group holds: processes are counted inside, where this user has no others."""
-    bounds = [] if "pids" in group.folders else [f"--nproc={box.limits.processes}"]
-    if "memory" not in group.folders:  # so that no single process outruns the watchdog
-        bounds.append(f"--data={int(2 * box.limits.memory_gb * GB)}")
-    return ["prlimit", *bounds] if bounds else []
-
-
 def _unprivileged(owner: int | None) -> list[str]:
-    """The death signal is set at once; the user is dropped before bwrap, which as root would still map to root."""
-    command = ["setpriv", "--pdeathsig", "KILL"]  # comes after the change of user, which would undo it
-    if owner is not None:
-        command += ["--reuid", str(owner), "--regid", str(owner), "--clear-groups"]
-    return [*command, "--no-new-privs", "--"]
+    """The user is dropped before bwrap, which as root would still map to root."""
+    if owner is None:
+        return []
+    return ["setpriv", "--reuid", str(owner), "--regid", str(owner), "--clear-groups", "--no-new-privs", "--"]
 
 
 def _profile(box: Box, data: dict[str, int]) -> Iterator[str]:
@@ -130,20 +119,24 @@ def _system() -> tuple[str, ...]:
     return tuple(found)
 
 
-def _secrets(box: Box) -> list[str]:
+def _secrets(box: Box) -> tuple[str, ...]:
     """The harness, its cache, its runs and foreign packages, should they lie in a folder that is shown."""
-    runtime = box.runtime
-    shown = {Path("/usr"): "/usr", runtime.prefix: runtime.prefix_inside}
-    hidden = {Path(mlagentbench.__file__).parent, home(), box.workspace.parent, *runtime.foreign_packages}
-    hidden.add(Path("/usr/src"))  # where container images keep their application
+    hidden = {Path(mlagentbench.__file__).parent, home(), box.workspace.parent, Path("/usr/src")}
     with suppress(FileNotFoundError):
         hidden.add(Path.cwd())
+    return _covered(box.runtime, frozenset(hidden))
+
+
+@cache
+def _covered(runtime: Runtime, hidden: frozenset[Path]) -> tuple[str, ...]:
+    """Where these folders and the foreign packages would be seen inside; what lies within another is not named."""
+    shown = {Path("/usr"): "/usr", runtime.prefix: runtime.prefix_inside}
     needed = (runtime.prefix / "lib" / PYTHON, Path("/usr/bin"), Path("/usr/lib"))
     places = set()
-    for path in {path.resolve() for path in hidden if path.is_dir()}:
+    for path in {path.resolve() for path in (*hidden, *runtime.foreign_packages) if path.is_dir()}:
         if not any(place.is_relative_to(path) for place in needed):
             places |= {f"{inside}/{path.relative_to(root)}" for root, inside in shown.items() if root in path.parents}
-    return sorted(place for place in places if not any(str(above) in places for above in Path(place).parents))
+    return tuple(sorted(place for place in places if not any(str(above) in places for above in Path(place).parents)))
 
 
 @cache

@@ -38,7 +38,7 @@ def _version_2() -> dict[str, Path]:
         for own in (line[3:] for line in Path("/proc/self/cgroup").read_text().splitlines() if line[:3] == "0::"):
             for place in (ROOT / own.lstrip("/"), (ROOT / own.lstrip("/")).parent):
                 given = (place / "cgroup.subtree_control").read_text().split()
-                if {"memory", "pids"} <= set(given) and _may_make_groups(place):
+                if {"memory", "pids"} <= set(given) and _may_make_groups(place, unified=True):
                     return {"memory": place, "pids": place}
     return {}
 
@@ -50,15 +50,20 @@ def _version_1() -> dict[str, Path]:
             _, names, own = line.split(":", 2)
             for name in {"memory", "pids"} & set(names.split(",")):
                 place = ROOT / names / own.lstrip("/")
-                if _may_make_groups(place):
+                if _may_make_groups(place, unified=False):
                     places[name] = place
     return places
 
 
-def _may_make_groups(place: Path) -> bool:
+def _entry(unified: bool) -> str:
+    """A thread that moves only itself need not wait, as for a whole process, until every core has taken note: 10 ms."""
+    return "cgroup.procs" if unified else "tasks"
+
+
+def _may_make_groups(place: Path, unified: bool) -> bool:
     """Whether a process of ours can be put into a group of ours."""
     trial = place / _name("trial")
-    join = ["/bin/sh", "-c", 'echo $$ >"$1"', "sh", str(trial / "cgroup.procs")]
+    join = ["/bin/sh", "-c", 'echo 0 >"$1"', "sh", str(trial / _entry(unified))]
     try:
         trial.mkdir()
         return subprocess.run(join, stderr=subprocess.DEVNULL, check=False).returncode == 0
@@ -113,8 +118,8 @@ class Group:
 
     @property
     def entries(self) -> list[str]:
-        """The files into which a process writes itself."""
-        return [str(folder / "cgroup.procs") for folder in sorted(set(self.folders.values()))]
+        """The files into which a process of one thread writes 0 to join."""
+        return [str(folder / _entry(self.unified)) for folder in sorted(set(self.folders.values()))]
 
     @property
     def members(self) -> list[int]:

@@ -22,36 +22,18 @@ from mlagentbench.sandbox.launch import launcher
 
 READY = b"\x06"
 PATIENCE = 60  # seconds for a sandbox to be set up on a busy machine
+FAILED = "the sandbox cannot be started on this machine"
 GB = 2**30
 
-# Joins the control groups named before "--", offers itself first to a kernel short of memory, becomes the command.
-_ENTER = """echo 500 >/proc/self/oom_score_adj
-while [ "$1" != -- ]; do echo $$ >"$1" || exit; shift; done
+# Waits to be bounded, offers itself first to a kernel short of memory, joins the control groups named before "--".
+_ENTER = """read -r _ || exit
+{ echo 500 >/proc/self/oom_score_adj; } 2>/dev/null
+while [ "$1" != -- ]; do echo 0 >"$1" || exit; shift; done
 shift; exec "$@" """
 _GATE = """command -v "$2" >/dev/null || { echo "there is no $2"; exit 1; }
 printf '\\006'; read -r _ || exit 1
 [ "$1" = keep ] || exec </dev/null
 shift; exec "$@" """
-
-
-def entered(limits: Limits, group: Group, command: Sequence[str]) -> list[str]:
-    """The command, in its control groups and with what one process may take from the machine bounded."""
-    most = {
-        "core": 1,  # not 0, at which a crash would still start the host's own crash handler
-        "fsize": int(limits.disk_gb * GB),
-        "nofile": 4096,
-        "memlock": 64 * 2**20,
-        "msgqueue": 819_200,
-        "rtprio": 0,
-        "nice": 0,
-    }
-    bounds = [f"--{name}={_at_most(name, value)}" for name, value in most.items()]
-    return ["/bin/sh", "-c", _ENTER, "sh", *group.entries, "--", "prlimit", *bounds, *command]
-
-
-def _at_most(name: str, value: int) -> int:
-    hard = resource.getrlimit(getattr(resource, f"RLIMIT_{name.upper()}"))[1]
-    return value if hard == resource.RLIM_INFINITY else min(value, hard)
 
 
 def gated(argv: Sequence[str], stdin: int) -> list[str]:
@@ -60,33 +42,43 @@ def gated(argv: Sequence[str], stdin: int) -> list[str]:
 
 
 def start(
-    command: Sequence[str], env: dict[str, str], cwd: str, pass_fds: Sequence[int] = ()
+    command: Sequence[str], limits: Limits, group: Group, env: dict[str, str], cwd: str, pass_fds: Sequence[int] = ()
 ) -> "subprocess.Popen[bytes]":
-    """Begin, up to the gate; the stdin of the child is a socket, which can also be read from."""
+    """Begin within limits, up to the gate; the stdin of the child is a socket, which can also be read from."""
     ours, theirs = socket.socketpair()
-    with theirs:
-        child = launcher().start(
-            command,
-            stdin=theirs.fileno(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            pass_fds=pass_fds,
-            env=env,
-            cwd=cwd,
-            bufsize=0,
-            start_new_session=True,  # Ctrl-C is for the harness, which then ends what it started
-        )
-    child.stdin = FileIO(ours.detach(), "r+")
+    with ours, theirs:
+        try:
+            child = launcher().start(
+                ["/bin/sh", "-c", _ENTER, "sh", *group.entries, "--", *command],
+                stdin=theirs.fileno(),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                pass_fds=pass_fds,
+                env=env,
+                cwd=cwd,
+                bufsize=0,
+                start_new_session=True,  # Ctrl-C is for the harness, which then ends what it started
+            )
+        except OSError as error:
+            raise SandboxFault(f"{FAILED}: {error}") from error
+        child.stdin = FileIO(ours.detach(), "r+")
     try:
+        _bound(child.pid, limits, group)
+        child.stdin.write(b"\n")
         _await_ready(child)
     except BaseException:
-        child.kill()
-        child.wait()
-        for stream in (child.stdin, child.stdout):
-            assert stream is not None
-            stream.close()
+        abandon(child)
         raise
     return child
+
+
+def abandon(child: "subprocess.Popen[bytes]") -> None:
+    """End what has come no further than the gate."""
+    child.kill()
+    child.wait()
+    for stream in (child.stdin, child.stdout):
+        assert stream is not None
+        stream.close()
 
 
 def _await_ready(child: "subprocess.Popen[bytes]") -> None:
@@ -103,7 +95,7 @@ def _await_ready(child: "subprocess.Popen[bytes]") -> None:
             break
         said += byte
     words = " ".join(said.decode("utf-8", "replace").split()) or "it said nothing"
-    raise SandboxFault(f"the sandbox cannot be started on this machine: {words}")
+    raise SandboxFault(f"{FAILED}: {words}")
 
 
 def let_through(child: "subprocess.Popen[bytes]", stdin: int) -> None:
@@ -113,3 +105,22 @@ def let_through(child: "subprocess.Popen[bytes]", stdin: int) -> None:
         child.stdin.write(b"\n")
     if stdin != subprocess.PIPE:
         child.stdin.close()
+
+
+def _bound(pid: int, limits: Limits, group: Group) -> None:
+    """What one process may take from the machine; done while it is still of our user, and so without an exec more."""
+    bounds = {
+        resource.RLIMIT_CORE: 1,  # not 0, at which a crash would still start the host's own crash handler
+        resource.RLIMIT_FSIZE: int(limits.disk_gb * GB),
+        resource.RLIMIT_NOFILE: 4096,
+        resource.RLIMIT_MEMLOCK: 64 * 2**20,
+        resource.RLIMIT_MSGQUEUE: 819_200,
+        resource.RLIMIT_RTPRIO: 0,
+        resource.RLIMIT_NICE: 0,
+    }
+    if "memory" not in group.folders:  # so that no single process outruns the watchdog
+        bounds[resource.RLIMIT_DATA] = int(2 * limits.memory_gb * GB)
+    for kind, most in bounds.items():
+        hard = resource.prlimit(pid, kind)[1]
+        limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.prlimit(pid, kind, (limit, limit))

@@ -73,19 +73,21 @@ class Launcher:
 
     def stage(self, path: Path) -> str:
         """A name for `path` under which the dropped user can reach it."""
-        return self._do(lambda: self._stage(path)) if self.private else str(path)
-
-    def _stage(self, path: Path) -> str:
+        if not self.private:
+            return str(path)
         status = path.stat()
         key = (str(path), status.st_dev, status.st_ino)
+        return self._staged.get(key) or self._do(lambda: self._stage(key))
+
+    def _stage(self, key: tuple[str, int, int]) -> str:
         if key not in self._staged:
             self._count += 1
             place = STAGE / str(self._count)
-            if path.is_dir():
+            if Path(key[0]).is_dir():
                 place.mkdir()
             else:
                 place.touch()
-            _mount(str(path), str(place), None, MS_BIND | MS_REC)
+            _mount(key[0], str(place), None, MS_BIND | MS_REC)
             self._staged[key] = str(place)
         return self._staged[key]
 

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Sequence
 
 from mlagentbench.sandbox import gate
-from mlagentbench.sandbox.base import Box, Process, Sandbox
+from mlagentbench.sandbox.base import Box, Process, Sandbox, attend
 from mlagentbench.sandbox.cgroups import Group
-from mlagentbench.sandbox.processes import MARK, Tree
-from mlagentbench.sandbox.watch import GB, Watch
+from mlagentbench.sandbox.processes import MARK
+from mlagentbench.sandbox.watch import GB
 
 DIE_TOO = ("setpriv", "--pdeathsig", "KILL", "--")  # with the harness; its children wait for the next one's sweep
 
@@ -36,12 +36,9 @@ class NoSandbox(Sandbox):
         environment.pop("LD_LIBRARY_PATH", None)
         group = Group(int(box.limits.memory_gb * GB), box.limits.processes)
         try:
-            command = gate.entered(box.limits, group, [*DIE_TOO, *gate.gated(command, stdin)])
-            child = gate.start(command, environment, str(box.workspace))
-            tree = Tree(child.pid, group, mark)
-            process = Process(child, tree, Watch(box.workspace, box.limits, group, tree))
+            command = [*DIE_TOO, *gate.gated(command, stdin)]
+            child = gate.start(command, box.limits, group, environment, str(box.workspace))
+            return attend(child, box, group, stdin, mark)
         except BaseException:
             group.close()
             raise
-        gate.let_through(child, stdin)
-        return process

@@ -85,11 +85,7 @@ class Tree:
         poll.register(self._root_ended, select.POLLIN)
         gone = bool(poll.poll(PATIENCE * 1000))
         deadline = time.monotonic() + PATIENCE
-        while (
-            self._mark
-            and gone
-            and (left := [pid for pid in self.members() if status(pid)[:1] not in ([], ["Z"], ["X"])])
-        ):
+        while self._mark and gone and (left := [pid for pid in self.members() if _moves(pid)]):
             _signal(left, signal.SIGKILL)
             gone = time.monotonic() < deadline
         if not gone:
@@ -118,5 +114,5 @@ def _moves(pid: int) -> bool:
 
 def _signal(pids: list[int], number: int) -> None:
     for pid in pids:
-        with suppress(ProcessLookupError):
+        with suppress(ProcessLookupError, PermissionError):  # unsandboxed, it may have become another user
             os.kill(pid, number)

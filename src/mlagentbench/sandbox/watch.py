@@ -11,12 +11,11 @@ from mlagentbench.errors import SandboxFault
 from mlagentbench.records import Limit, Limits
 from mlagentbench.sandbox.cgroups import Group
 from mlagentbench.sandbox.processes import Tree, is_alive
-from mlagentbench.workspace.tree import Walk
+from mlagentbench.sandbox.usage import Usage
 
 GB = 2**30
 RESERVE = GB  # of the host's disk, without which no command is begun
 SPARE = GB // 2  # of the host's disk and memory, which no command may use up
-DEPTH = 100  # folders within folders; nothing honest goes deeper, and walking there takes ever longer
 TEMPORARY = ("tmp", "dev/shm", "home/agent")  # file systems in memory
 
 
@@ -29,8 +28,6 @@ class Watch:
         self._device = workspace.stat().st_dev
         self._next_memory = time.monotonic() + 0.1
         self._next_scan = time.monotonic() + 0.5
-        if _free(workspace) < RESERVE:
-            raise SandboxFault(f"less than {RESERVE // GB} GB is free on the disk of {workspace}")
 
     @property
     def peak_mb(self) -> float:
@@ -94,34 +91,29 @@ class Watch:
         return sum(found.values())
 
     def _full(self) -> bool:
-        """Apparent sizes count, so that a sparse file cannot make the next snapshot endless."""
         started = time.monotonic()
-        most = int(self.limits.disk_gb * GB)
-        size, files, pending = self._held(self._device), 0, [("", 0)]
-        with suppress(OSError), Walk(self.workspace, needs=0o500) as walk:
-            while pending and size < most and files <= self.limits.files:
-                folder, depth = pending.pop()
-                if depth > DEPTH:
-                    return True
-                with suppress(OSError), os.scandir(walk.folder(folder)) as entries:  # it may have gone meanwhile
-                    for entry in entries:
-                        files += 1
-                        if entry.is_dir(follow_symlinks=False):
-                            pending.append((f"{folder}/{entry.name}" if folder else entry.name, depth + 1))
-                        else:
-                            status = entry.stat(follow_symlinks=False)
-                            size += max(status.st_size, status.st_blocks * 512)
+        left = int(self.limits.disk_gb * GB) - self._held(self._device)
+        full = left <= 0 or Usage(self.workspace, left, self.limits.files).over
         took = time.monotonic() - started
         self._next_scan = time.monotonic() + max(0.25, 20 * took)  # at most a twentieth of one core
-        return size >= most or files > self.limits.files
+        return full
 
     def close(self) -> None:
         """Give back the control group."""
         self.group.close()
 
 
+def require_room(workspace: Path) -> None:
+    """A disk that is full before a command begins is not the agent's fault."""
+    if _free(workspace) < RESERVE:
+        raise SandboxFault(f"less than {RESERVE // GB} GB is free on the disk of {workspace}")
+
+
 def _free(folder: Path) -> int:
-    disk = os.statvfs(folder)
+    try:
+        disk = os.statvfs(folder)
+    except FileNotFoundError:  # an unsandboxed script can even remove it
+        return RESERVE
     return disk.f_bavail * disk.f_frsize
 
 

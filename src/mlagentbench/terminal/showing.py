@@ -40,9 +40,10 @@ def _console() -> Console:
 
 
 def _show_all(folder: RunFolder, console: Console) -> None:
+    result = folder.result
     story(folder, console)
     console.print()
-    if result := folder.result:
+    if result:
         verdict(result, folder.spec, console)
     else:
         console.print(f"unfinished; go on with: mlagentbench resume {folder.path}")

@@ -1,14 +1,14 @@
 """What changed at each step, one line a step, only ever added to."""
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from mlagentbench.errors import Fault
+from mlagentbench.journal import Journal
 from mlagentbench.workspace.objects import NAME
-from mlagentbench.workspace.tree import PLAIN, faults
+from mlagentbench.workspace.tree import PLAIN
 
 OUTSIDE = {"", ".", ".."}
 
@@ -38,7 +38,7 @@ class Manifest:
     """The lines of one run; a torn last one, left by a kill or a full disk, does not count."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self._journal = Journal(path)
 
     def lines(self) -> Iterator[Line]:
         """All the lines, oldest first."""
@@ -61,24 +61,7 @@ class Manifest:
         # Names need not be UTF-8; escaped, they survive as they are.
         changed = {path: _written(entry) for path, entry in line.changed.items()}
         record = {"step": line.step, "changed": changed, "removed": line.removed}
-        data = json.dumps(record, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
-        with faults(str(self.path)):
-            fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            try:
-                self._append(fd, data)
-            finally:
-                os.close(fd)
-
-    def _append(self, fd: int, data: bytes) -> None:
-        size = os.fstat(fd).st_size
-        try:
-            written = os.write(fd, data)
-        except OSError:
-            os.ftruncate(fd, size)
-            raise
-        if written < len(data):
-            os.ftruncate(fd, size)
-            raise Fault(f"disk full: {self.path}")
+        self._journal.append(json.dumps(record, ensure_ascii=True, separators=(",", ":")))
 
     def cut(self, step: int | None = None) -> int | None:
         """Cuts off a torn last line, and with `step` all the lines after it; the last step that is left."""
@@ -87,27 +70,18 @@ class Manifest:
             if step is not None and line.step > step:
                 break
             end, last = offset, line.step
-        if self.path.exists() and self.path.stat().st_size > end:
-            os.truncate(self.path, end)
+        self._journal.cut(end)
         return last
 
     def _ends(self) -> Iterator[tuple[Line, int]]:
-        if not self.path.exists():
-            return
-        end = 0
-        with self.path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            for number, raw in enumerate(file, 1):
-                end += len(raw)
-                if not raw.endswith(b"\n"):
+        for number, (text, end) in enumerate(self._journal.lines(), 1):
+            try:
+                line = _line(json.loads(text))
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                if end >= self._journal.path.stat().st_size:
                     return
-                try:
-                    line = _line(json.loads(raw))
-                except (ValueError, KeyError, TypeError, AttributeError) as error:
-                    if end >= size:
-                        return
-                    raise Fault(f"{self.path}: line {number} is damaged") from error
-                yield line, end
+                raise Fault(f"{self._journal.path}: line {number} is damaged") from error
+            yield line, end
 
 
 def _written(entry: Entry) -> dict[str, Any]:

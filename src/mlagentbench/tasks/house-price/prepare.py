@@ -69,7 +69,7 @@ class _Unpickler(pickle.Unpickler):
         "numpy.dtype": np.dtype,
         "numpy.ndarray": np.ndarray,
         "numpy.core.multiarray._reconstruct": lambda kind, shape, code: np.ndarray(shape, code.decode()),
-        "numpy.core.numeric._frombuffer": lambda data, dtype, *form: np.frombuffer(data, dtype).reshape(form[0]),
+        "numpy.core.numeric._frombuffer": lambda data, dtype, shape, order: np.ndarray(shape, dtype, data),
     }
 
     def find_class(self, module: str, name: str) -> Any:

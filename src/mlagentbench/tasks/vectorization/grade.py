@@ -5,7 +5,6 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import median, stdev
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,27 +38,28 @@ def violations(submission: Path) -> list[str]:
 
 
 def grade(submission: Path, private: Path) -> float:
-    """The median time of the submission's forward passes, divided by that of the starter's."""
+    """The submission's time for a forward pass through all layers, divided by the starter's: medians of each layer."""
     plan = json.loads((private / "plan.json").read_text())
     layers = [Layer(**layer) for layer in plan["layers"]]
     if (submission / "conv.py").is_symlink() or not (submission / "conv.py").is_file():
         raise InvalidSubmission("conv.py is missing, or is not a plain file")
-    rounds: list[tuple[float, float]] = []
-    while len(rounds) < plan["rounds"] or (len(rounds) < plan["most"] and _doubtful(rounds)):
+    rounds: list[Array] = []
+    while len(rounds) < plan["rounds"] or (len(rounds) < plan["most"] and _doubtful(np.array(rounds))):
         rounds.append(_round(submission, layers))
-    submitted, starter = (median(times) for times in zip(*rounds, strict=True))
-    return submitted / starter
+    submitted, starter = np.median(rounds, axis=0).sum(axis=0)
+    return float(submitted / starter)
 
 
-def _doubtful(rounds: list[tuple[float, float]]) -> bool:
+def _doubtful(seconds: Array) -> bool:
     """Whether the ratio is not known well yet: to 2 %, or to a sixth of what sets it apart from 1."""
-    ratios = [math.log(submitted / starter) for submitted, starter in rounds]
-    error = 1.25 * stdev(ratios) / math.sqrt(len(ratios))  # of their median
-    return error > max(0.02, abs(median(ratios)) / 6)
+    ratios = np.log(seconds[:, :, 0] / seconds[:, :, 1])
+    shares = seconds[:, :, 1].mean(axis=0) / seconds[:, :, 1].mean(axis=0).sum()
+    error = 1.25 * np.linalg.norm(shares * ratios.std(axis=0, ddof=1)) / math.sqrt(len(seconds))  # of a median
+    return bool(error > max(0.02, abs(shares @ np.median(ratios, axis=0)) / 6))
 
 
-def _round(submission: Path, layers: list[Layer]) -> tuple[float, float]:
-    """How long the submission takes for all layers, and how long the starter.
+def _round(submission: Path, layers: list[Layer]) -> Array:
+    """How long the submission takes for each layer, and how long the starter.
 
     Both are fresh, in sandboxes of their own, and asked in turn, layer by layer, so that a machine that is slow for a
     moment is slow for both. Whichever is not asked is frozen.
@@ -68,14 +68,13 @@ def _round(submission: Path, layers: list[Layer]) -> tuple[float, float]:
     small = [_small_layer(rng, number) for number in range(CHECKS)]
     with _our_fault():
         starter = _program(STARTER)
-    times = []
+    seconds = []
     with starter, _program(submission) as program:
         for layer in (*small, *layers):
             with _our_fault():
                 ours = _ask(starter, layer, rng, limit=600)
-            times.append((_ask(program, layer, rng, limit=PATIENCE * ours + GRACE), ours))
-    submission_seconds, starter_seconds = (sum(column) for column in zip(*times[CHECKS:], strict=True))
-    return submission_seconds, starter_seconds
+            seconds.append((_ask(program, layer, rng, limit=PATIENCE * ours + GRACE), ours))
+    return np.array(seconds[CHECKS:])
 
 
 @contextmanager

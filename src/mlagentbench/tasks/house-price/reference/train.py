@@ -9,7 +9,6 @@ from sklearn.linear_model import Ridge
 from sklearn.preprocessing import StandardScaler
 
 SEED = int(os.environ.get("SEED", "0"))
-FOLDS = 5
 TREES = {
     "n_estimators": 700,
     "learning_rate": 0.02,
@@ -73,13 +72,13 @@ def main():
     prices = train["SalePrice"].to_numpy(float)
     features, new_features = encode(train, test)
 
-    folds = np.random.default_rng(SEED).permutation(len(prices)) % FOLDS
+    fold = np.random.default_rng(SEED).permutation(len(prices)) % 5
     errors = []
-    for fold in range(FOLDS):
-        held = folds == fold
-        predicted = fit_predict(features[~held], prices[~held], features[held])
+    for number in range(5):
+        seen, held = fold != number, fold == number
+        predicted = fit_predict(features[seen], prices[seen], features[held])
         errors.append(np.abs(predicted - prices[held]).mean())
-        print(f"fold {fold + 1} of {FOLDS}: mean absolute error {errors[-1]:.2f}", flush=True)
+        print(f"fold {number + 1} of 5: mean absolute error {errors[-1]:.2f}", flush=True)
 
     predicted = fit_predict(features, prices, new_features)
     pd.DataFrame({"Id": test["Id"], "SalePrice": predicted}).to_csv("submission.csv", index=False)

@@ -10,7 +10,6 @@ LEARNING_RATE = 1e-7
 WEIGHT_DECAY = 1.0
 EPOCHS = 100
 INITIAL_SPREAD = 300.0
-FOLDS = 10
 SEED = int(os.environ.get("SEED", "0"))
 
 
@@ -35,13 +34,13 @@ def main():
     features, new_features = (table[COLUMNS].fillna(middle).to_numpy(float) for table in (train, test))
     prices = train["SalePrice"].to_numpy(float)
 
-    folds = np.random.default_rng(SEED).permutation(len(prices)) % FOLDS
+    fold = np.random.default_rng(SEED).permutation(len(prices)) % 10
     errors = []
-    for fold in range(FOLDS):
-        held = folds == fold
-        predicted = fit_predict(features[~held], prices[~held], features[held])
+    for number in range(10):
+        seen, held = fold != number, fold == number
+        predicted = fit_predict(features[seen], prices[seen], features[held])
         errors.append(np.abs(predicted - prices[held]).mean())
-        print(f"fold {fold + 1} of {FOLDS}: mean absolute error {errors[-1]:.2f}", flush=True)
+        print(f"fold {number + 1} of 10: mean absolute error {errors[-1]:.2f}", flush=True)
 
     predicted = fit_predict(features, prices, new_features)
     if not np.isfinite([*errors, *predicted]).all():

@@ -1,0 +1,101 @@
+"""Proves every task sound: nothing and the baseline never succeed, the reference always does. Prints a table.
+
+    python benchmarks/prove.py [TASK ...] [--seeds 5] [--edition open]
+
+Runs that take over a minute are made with one seed only. Exits with 1 if a task is not sound.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from mlagentbench.hardware import hardware
+from mlagentbench.records import Result
+from mlagentbench.runner.setup import Setup, set_up
+from mlagentbench.runner.start import start
+from mlagentbench.task import Task
+from mlagentbench.terminal.words import number, percent
+
+MINUTE = 60
+HEADS = ("task", "baseline", "nothing", "baseline agent", "tuner", "reference", "improvement", "success", "seconds")
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def trials(setup: Setup, agent: str, seeds: int) -> list[Result]:
+    """Runs with several seeds, or with one if that takes long."""
+    found: list[Result] = []
+    for seed in range(seeds):
+        with tempfile.TemporaryDirectory(prefix="mlagentbench-prove-") as folder:
+            found.append(start(setup, agent, Path(folder, "run"), seed))
+        last = found[-1]
+        said = f"score {number(last.score)}, {'success' if last.success else 'no success'} {last.note}"
+        say(f"{setup.task.name}: {agent}, seed {seed}: {said}, {last.seconds:.1f} s + {last.grading_seconds:.1f} s")
+        if last.seconds + last.grading_seconds > MINUTE:
+            break
+    return found
+
+
+def shown(results: list[Result]) -> str:
+    scores = [result.score for result in results if result.score is not None]
+    if not scores:
+        return "invalid"
+    spread = f" ± {number(statistics.stdev(scores))}" if len(scores) > 1 else ""
+    return number(statistics.mean(scores)) + spread
+
+
+def successes(results: list[Result]) -> str:
+    return f"{sum(result.success for result in results)}/{len(results)}"
+
+
+def prove(name: str, edition: str, seeds: int) -> tuple[tuple[str, ...], bool]:
+    """One row of the table, and whether the task is sound."""
+    setup = set_up(name, edition, "bwrap", say)
+    known = setup.task.edition(edition).baseline
+    nothing = trials(setup, "nothing", 1)
+    baseline = trials(setup, "baseline", seeds)
+    tuner = trials(setup, "tuner", 1)
+    reference = trials(setup, "reference", seeds)
+    everyone = {"nothing": nothing, "baseline": baseline, "tuner": tuner, "reference": reference}
+    row = (
+        name,
+        f"{number(known.mean)} ± {number(known.sd)} (n = {known.n})" if known else "not measured",
+        *(shown(results) for results in everyone.values()),
+        percent(statistics.mean(result.improvement or 0.0 for result in reference)),
+        ", ".join(successes(results) for results in everyone.values()),
+        ", ".join(f"{statistics.mean(r.seconds for r in results):.0f}" for results in everyone.values()),
+    )
+    lost = any(result.success for result in nothing + baseline)
+    return row, not lost and all(result.success for result in reference)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tasks", nargs="*", default=Task.names())
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--edition", default="open")
+    given = parser.parse_args()
+    started = time.monotonic()
+    rows, unsound = [], []
+    for name in given.tasks:
+        row, sound = prove(name, given.edition, given.seeds)
+        rows.append(row)
+        unsound += [] if sound else [name]
+    print("| " + " | ".join(HEADS) + " |\n|" + "---|" * len(HEADS))
+    for row in rows:
+        print("| " + " | ".join(row) + " |")
+    machine = hardware()
+    print(f"\n{machine.cores} cores, {machine.cpu}; {(time.monotonic() - started) / 60:.0f} minutes in all.")
+    print("Success and seconds: nothing, baseline, tuner, reference. Improvement: of the reference.")
+    for name in unsound:
+        say(f"{name} is NOT sound")
+    return 1 if unsound else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
