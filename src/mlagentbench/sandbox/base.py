@@ -114,11 +114,12 @@ def attend(child: "subprocess.Popen[bytes]", box: Box, group: Group, stdin: int,
     try:
         require_room(box.workspace)
         tree = Tree(child.pid, group, mark)
+        process = Process(child, tree, Watch(box.workspace, box.limits, group, tree))
     except BaseException:
         gate.abandon(child)
         raise
     gate.let_through(child, stdin)
-    return Process(child, tree, Watch(box.workspace, box.limits, group, tree))
+    return process
 
 
 class Sandbox(ABC):

@@ -43,9 +43,9 @@ class Watch:
             return None
         if self._memory():
             return "memory"
-        full = _free(self.workspace) < SPARE or (now >= self._next_scan and self._full())
-        self._next_memory = time.monotonic() + max(0.1, 10 * (time.monotonic() - now))
-        if full:
+        took = time.monotonic() - now
+        self._next_memory = now + max(0.1, 5 * took)
+        if _free(self.workspace) < SPARE or (now >= self._next_scan and self._full()):
             return "disk"
         # Some refusals are an honest mistake, which the command may handle; a fork bomb never tires of them.
         return "processes" if self.group.refused_processes > 10 * self.limits.processes else None
