@@ -110,6 +110,7 @@ JUNK = {
     "wrong columns": lambda text: b"a,b\n" + b"".join(text.splitlines(keepends=True)[1:]),
     "not a number": lambda text: _last_cell(text, b"nan"),
     "infinite": lambda text: _last_cell(text, b"inf"),
+    "beyond all measure": lambda text: _last_cell(text, b"1e308"),
     "text": lambda text: _last_cell(text, b"a lot"),
     "prose": lambda text: b"I am sure that this is right.\n",
     "binary": lambda text: bytes(range(256)) * 100,

@@ -18,6 +18,7 @@ from mlagentbench.records import Call
 SCRIPT = "train.py"
 FIGURE = re.compile(r"^validation [^:\n]*: *(\S+)", re.IGNORECASE | re.MULTILINE)
 REAL, WHOLE = (10.0, 0.1, 3.0, 1 / 3), (2.0, 0.5)  # by what numbers of either kind are multiplied
+WORTH = 0.001  # of the figure: a smaller gain is not followed
 TRIAL, KEPT_BACK = 2, 3  # steps for a trial, and for making the best again and submitting it
 
 
@@ -91,7 +92,8 @@ class Tuner(Agent):
             return False
         if not math.isfinite(self.best):
             return True
-        return found > self.best if self.env.task.config.better == "higher" else found < self.best
+        gain = found - self.best if self.env.task.config.better == "higher" else self.best - found
+        return gain > WORTH * abs(self.best)
 
     def _may_go_on(self) -> bool:
         """Whether a trial, which may take three times the longest so far, and the submission still fit."""

@@ -14,6 +14,7 @@ from mlagentbench.grading.protocol import Program, forbidden_imports
 __all__ = ["InvalidSubmission", "Program", "forbidden_imports", "read_answers", "read_submission"]
 
 CELL = 64  # bytes that one cell of an honest csv never exceeds
+LARGEST = 1e100  # above it a sum of squares overflows, which would look like a fault of the grader
 
 
 def read_answers(path: Path, id: str, columns: Sequence[str]) -> pd.DataFrame:
@@ -36,9 +37,9 @@ def read_submission(path: Path, id: str, columns: Sequence[str], like: pd.DataFr
     numbers = pd.DataFrame(index=pd.Index(ids, name=id, dtype=like.index.dtype))
     for place, column in enumerate(columns, 1):
         values = [_number(row[place]) for row in table]
-        if wrong := [row[place] for row, value in zip(table, values, strict=True) if not math.isfinite(value)]:
+        if wrong := [row[place] for row, value in zip(table, values, strict=True) if not abs(value) < LARGEST]:
             raise InvalidSubmission(
-                f"{path.name} has {len(wrong):,} values of {column} that are not finite numbers: {_shown(wrong)}"
+                f"{path.name} has {len(wrong):,} values of {column} that are not usable numbers: {_shown(wrong)}"
             )
         numbers[column] = values
     return numbers.loc[like.index]
