@@ -43,9 +43,12 @@ def grade(submission: Path, private: Path) -> float:
     layers = [Layer(**layer) for layer in plan["layers"]]
     if (submission / "conv.py").is_symlink() or not (submission / "conv.py").is_file():
         raise InvalidSubmission("conv.py is missing, or is not a plain file")
+    alone = _round([STARTER], layers, np.full(CHECKS + len(layers), math.inf))  # warms the machine up, and sets limits
+    limits = PATIENCE * alone[:, 0] + GRACE
     rounds: list[Array] = []
     while len(rounds) < plan["rounds"] or (len(rounds) < plan["most"] and _doubtful(np.array(rounds))):
-        rounds.append(_round(submission, layers))
+        rounds.append(_round([submission, STARTER], layers, limits)[CHECKS:])
+        rounds.append(_round([STARTER, submission], layers, limits)[CHECKS:, ::-1])  # who is first may matter
     submitted, starter = np.median(rounds, axis=0).sum(axis=0)
     return float(submitted / starter)
 
@@ -58,38 +61,33 @@ def _doubtful(seconds: Array) -> bool:
     return bool(error > max(0.02, abs(shares @ np.median(ratios, axis=0)) / 6))
 
 
-def _round(submission: Path, layers: list[Layer]) -> Array:
-    """How long the submission takes for each layer, and how long the starter.
+def _round(folders: list[Path], layers: list[Layer], limits: Array) -> Array:
+    """How long each conv.py takes for a few small layers and for each of the given ones.
 
-    Both are fresh, in sandboxes of their own, and asked in turn, layer by layer, so that a machine that is slow for a
-    moment is slow for both. Whichever is not asked is frozen.
+    All are fresh, in sandboxes of their own, and asked in turn, layer by layer, so that a machine that is slow for a
+    moment is slow for all. Whichever is not asked is frozen.
     """
     rng = np.random.default_rng()  # from the system's entropy: nobody has seen these inputs before
-    small = [_small_layer(rng, number) for number in range(CHECKS)]
-    with _our_fault():
-        starter = _program(STARTER)
-    seconds = []
-    with starter, _program(submission) as program:
-        for layer in (*small, *layers):
-            with _our_fault():
-                ours = _ask(starter, layer, rng, limit=600)
-            seconds.append((_ask(program, layer, rng, limit=PATIENCE * ours + GRACE), ours))
-    return np.array(seconds[CHECKS:])
+    asked = [*(_small_layer(rng, number) for number in range(CHECKS)), *layers]
+    with ExitStack() as stack:
+        programs = [stack.enter_context(_program(folder)) for folder in folders]
+        seconds = [
+            [_ask(program, layer, rng, limit) for program in programs]
+            for layer, limit in zip(asked, limits, strict=True)
+        ]
+    return np.array(seconds)
 
 
 @contextmanager
-def _our_fault() -> Iterator[None]:
-    """The starter answers here: if it cannot, that is no fault of the submission."""
+def _program(folder: Path) -> Iterator[Program]:
     try:
-        yield
+        with Program(folder, "conv", "forward", packages=("numpy",), start_seconds=20) as program:
+            program.pause()
+            yield program
     except InvalidSubmission as error:
-        raise RuntimeError(f"the starter itself failed: {error}") from error
-
-
-def _program(folder: Path) -> Program:
-    program = Program(folder, "conv", "forward", packages=("numpy",), start_seconds=20)
-    program.pause()
-    return program
+        if folder == STARTER:
+            raise RuntimeError(f"the starter itself failed: {error}") from error  # no fault of the submission
+        raise
 
 
 def _small_layer(rng: np.random.Generator, number: int) -> Layer:
