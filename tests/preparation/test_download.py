@@ -261,9 +261,7 @@ def test_progress_is_told_with_the_size(kaggle, tmp_path, said, monkeypatch) -> 
 
 
 def hub_source(**changes: str) -> Source:
-    return Source(kind="hub", name="datasets/o/d", version="abc", file="x/y.csv", sha256=sha256(DATA)).but(
-        **changes
-    )
+    return Source(kind="hub", name="datasets/o/d", version="abc", file="x/y.csv", sha256=sha256(DATA)).but(**changes)
 
 
 def test_a_file_of_the_hub_needs_no_token(serve, tmp_path, said, monkeypatch) -> None:
@@ -278,9 +276,7 @@ def test_a_file_of_the_hub_needs_no_token(serve, tmp_path, said, monkeypatch) ->
     assert "Authorization" not in server.seen[0].headers
 
 
-@pytest.mark.parametrize(
-    ("status", "sentence"), [(401, "HF_TOKEN"), (403, "accept its terms"), (404, "no file")]
-)
+@pytest.mark.parametrize(("status", "sentence"), [(401, "HF_TOKEN"), (403, "accept its terms"), (404, "no file")])
 def test_a_refusal_of_the_hub_says_what_to_do(serve, tmp_path, said, monkeypatch, status, sentence) -> None:
     server = serve(lambda request: request.reply(status))
     monkeypatch.setenv("HF_ENDPOINT", server.url)

@@ -51,9 +51,7 @@ def test_the_home_is_the_owners_only(cache: Path) -> None:
     assert cache.stat().st_mode & 0o777 == 0o700
 
 
-def test_the_home_is_in_the_users_cache_folder_unless_chosen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_home_is_in_the_users_cache_folder_unless_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLAGENTBENCH_HOME")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     assert home() == tmp_path / "xdg" / "mlagentbench"

@@ -46,9 +46,7 @@ def test_the_answers_are_readable_by_their_owner_only(tmp_path: Path, said) -> N
 
 
 def test_other_code_or_a_helper_beside_it_makes_other_data(tmp_path: Path, said) -> None:
-    task = small_task(
-        tmp_path / "small", "from generator import VALUE\n" + NONE + "(public / 'a').write_text(VALUE)"
-    )
+    task = small_task(tmp_path / "small", "from generator import VALUE\n" + NONE + "(public / 'a').write_text(VALUE)")
     found = set()
     for value in ("one", "two"):
         (task.folder / "generator.py").write_text(f"VALUE = {value!r}")
@@ -121,9 +119,7 @@ def test_a_run_finds_its_instance_again_by_name_or_hash(tmp_path: Path, said) ->
         lookup(task, "open", "open-unknown")
 
 
-@pytest.mark.parametrize(
-    "where", ["public/train/a.csv", "public/README.md", "private/answers.csv", "private/new"]
-)
+@pytest.mark.parametrize("where", ["public/train/a.csv", "public/README.md", "private/answers.csv", "private/new"])
 def test_data_that_was_tampered_with_is_noticed(tmp_path: Path, said, where: str) -> None:
     data = prepared(small_task(tmp_path / "small", SPLIT), "open", said.append)
     data.check()
@@ -154,9 +150,7 @@ def test_a_killed_preparation_takes_its_child_along_and_the_next_one_succeeds(
     )
     source = str(Path(sys.modules["mlagentbench"].__path__[0]).parent)
     command = [sys.executable, "-c", script, str(task.folder)]
-    with subprocess.Popen(
-        command, env={**os.environ, "PYTHONPATH": source}, stdout=subprocess.DEVNULL
-    ) as harness:
+    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": source}, stdout=subprocess.DEVNULL) as harness:
         until(lambda: flag.read_text() != "")
         child = int(flag.read_text())
         harness.send_signal(signal.SIGKILL)

@@ -107,15 +107,11 @@ def wheel(folder: Path, file: str) -> Source:
         archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
         archive.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n")
         archive.writestr(f"{info}/RECORD", "")
-    return Source(
-        kind="pypi", name=name, version=version, file=file, sha256=sha256((folder / file).read_bytes())
-    )
+    return Source(kind="pypi", name=name, version=version, file=file, sha256=sha256((folder / file).read_bytes()))
 
 
 @pytest.mark.parametrize("file", ["tiny-1.0-py3-none-any.whl", FOREIGN_WHEEL])
-def test_a_wheel_comes_through_pip_whatever_machine_it_is_for(
-    index: Path, tmp_path: Path, said, file: str
-) -> None:
+def test_a_wheel_comes_through_pip_whatever_machine_it_is_for(index: Path, tmp_path: Path, said, file: str) -> None:
     source = wheel(index, file)
     path = fetch(source, tmp_path / "cache", said.append)
     assert path == tmp_path / "cache" / "pypi" / "tiny" / "1.0" / file
@@ -155,9 +151,7 @@ def test_a_registry_out_of_reach_is_one_line(index: Path, tmp_path: Path, said, 
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     monkeypatch.setenv("PIP_RETRIES", "1")
     source = Source(kind="pypi", name="tiny", version="1.0", file="tiny-1.0-py3-none-any.whl")
-    with pytest.raises(
-        UsageError, match=r"^pip cannot reach its registry for tiny==1.0; is there a network\?$"
-    ):
+    with pytest.raises(UsageError, match=r"^pip cannot reach its registry for tiny==1.0; is there a network\?$"):
         fetch(source, tmp_path / "cache", said.append)
 
 
@@ -169,9 +163,7 @@ def stub_npm(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
 
 
 def npm_source() -> Source:
-    return Source(
-        kind="npm", name="@o/tiny", version="1.0.0", file="o-tiny-1.0.0.tgz", sha256=sha256(b"archive")
-    )
+    return Source(kind="npm", name="@o/tiny", version="1.0.0", file="o-tiny-1.0.0.tgz", sha256=sha256(b"archive"))
 
 
 def test_an_npm_archive_comes_through_npm(tmp_path: Path, said, monkeypatch) -> None:

@@ -47,9 +47,14 @@ def outcome(done: Execution, limits: Limits, seconds: float) -> str:
     words = {
         "time": f"killed: time limit {seconds / 60:.3g} minutes",
         "memory": f"killed: memory limit {limits.memory_gb:g} GB",
-        "disk": f"killed: disk limit {limits.disk_gb:g} GB or {limits.files:,} files",
-        "processes": f"hit the limit of {limits.processes} processes, exit code {done.exit_code}",
+        "disk": f"killed: disk limit {limits.disk_gb:g} GB or {limits.files:,} files, or folders too deep",
+        "processes": f"{_how(done)}: limit of {limits.processes} processes",
         None: f"exit code {done.exit_code}",
     }
     kept = f", only the first {CAP // 2**20} MB of output kept" if done.output_bytes > CAP else ""
     return f"[{words[done.limit]}, {done.seconds:.1f} s, peak memory {done.peak_mb or 0:.0f} MB{kept}]"
+
+
+def _how(done: Execution) -> str:
+    """Forks beyond the limit are refused; only who never stops trying is killed."""
+    return "killed" if done.exit_code is None else f"exit code {done.exit_code}, some forks were refused"

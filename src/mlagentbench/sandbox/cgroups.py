@@ -35,8 +35,10 @@ def hierarchies() -> dict[str, Path]:
 
 def _version_2() -> dict[str, Path]:
     with suppress(OSError):
-        for own in (line[3:] for line in Path("/proc/self/cgroup").read_text().splitlines() if line[:3] == "0::"):
-            for place in (ROOT / own.lstrip("/"), (ROOT / own.lstrip("/")).parent):
+        for name in (line[3:] for line in Path("/proc/self/cgroup").read_text().splitlines() if line[:3] == "0::"):
+            own = ROOT / name.lstrip("/")
+            # A group that holds processes hands no controllers on, so ours will not do; the nearest above that does.
+            for place in (own, *(above for above in own.parents if above.is_relative_to(ROOT))):
                 given = (place / "cgroup.subtree_control").read_text().split()
                 if {"memory", "pids"} <= set(given) and _may_make_groups(place, unified=True):
                     return {"memory": place, "pids": place}

@@ -18,7 +18,7 @@ Content = Callable[[str, Entry], Iterator[bytes]]
 
 def lay_out(root: Path, wanted: State, content: Content, unchanged: Mapping[str, Signature], owner: int | None) -> None:
     """Removes what is not wanted and writes what is; files that bear their `unchanged` signature are left."""
-    root.mkdir(parents=True, exist_ok=True)
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)  # a set-uid file of the agent's is nobody else's to run
     folders = sorted(path for path, entry in wanted.items() if entry.kind == "folder")
     with Walk(root, needs=0o700) as walk:
         for folder in ["", *folders]:
