@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format prepare bench bubblewrap clean
+.PHONY: help run test check format prepare prove bench bubblewrap clean
 
 help:  ## show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -16,7 +16,7 @@ run: .venv/installed bubblewrap  ## set up, let the tuner work on house-price, p
 
 test: .venv/installed-dev bubblewrap prepare  ## set up, then run the tests
 	@echo "make: running the tests"
-	@$(BIN)/python -m pytest -n 2
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: .venv/installed-dev  ## lint, formatting, types
 	@$(BIN)/ruff check .
@@ -29,6 +29,9 @@ format: .venv/installed-dev  ## put the code into its form
 
 bench: .venv/installed bubblewrap  ## measure what the harness itself costs
 	@$(BIN)/python benchmarks/overhead.py
+
+prove: .venv/installed bubblewrap prepare  ## run floor, baseline, tuner and reference on every task, print the table
+	@$(BIN)/python benchmarks/prove.py
 
 prepare: .venv/installed bubblewrap  ## download and split the data of all tasks, build their runtimes
 	@$(BIN)/mlagentbench prepare
