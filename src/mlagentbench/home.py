@@ -2,9 +2,10 @@
 
 import fcntl
 import os
+import secrets
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mlagentbench.errors import UsageError
@@ -34,6 +35,30 @@ def lock(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[None
                 waiting()
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder for a while; what a killed process left of its own, the next one removes."""
+    place = home() / "scratch"
+    place.mkdir(exist_ok=True)
+    for left in place.iterdir():
+        owner, _, born = left.name.partition("-")[0].partition(".")
+        if birth(owner) != born:
+            shutil.rmtree(left, ignore_errors=True)
+    folder = place / f"{os.getpid()}.{birth(os.getpid())}-{secrets.token_hex(8)}"
+    folder.mkdir(mode=0o700)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def birth(pid: int | str) -> str:
+    """When a process started, which tells it from a later one with the same number; empty if it is gone."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    return ""
 
 
 def build(target: Path, make: Callable[[Path], None]) -> None:

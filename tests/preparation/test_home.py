@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mlagentbench.errors import UsageError
-from mlagentbench.home import build, home, lock
+from mlagentbench.home import build, home, lock, scratch
 
 SLOW_BUILDER = """
 import sys
@@ -127,3 +127,20 @@ def test_two_processes_that_build_at_once_build_once(tmp_path: Path) -> None:
             assert one.communicate("\n")[0] == "there\n"
             assert two.communicate("\n")[0] == "there\n"
     assert count.read_text() == "x"
+
+
+def test_a_scratch_folder_is_gone_after_use(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLAGENTBENCH_HOME", str(tmp_path))
+    with scratch() as folder:
+        (folder / "deep").mkdir()
+        assert folder.stat().st_mode & 0o777 == 0o700
+    assert not list((tmp_path / "scratch").iterdir())
+
+
+def test_what_a_killed_process_left_in_scratch_is_removed_by_the_next(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLAGENTBENCH_HOME", str(tmp_path))
+    code = "import os; from mlagentbench.home import scratch\nwith scratch() as folder: os.kill(os.getpid(), 9)"
+    subprocess.run([sys.executable, "-c", code], check=False)
+    (left,) = (tmp_path / "scratch").iterdir()
+    with scratch() as folder, scratch() as other:
+        assert not left.exists() and folder.exists() and other.exists()

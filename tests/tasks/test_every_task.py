@@ -137,7 +137,7 @@ def test_junk_is_invalid_with_a_sentence(name, junk, graded, tmp_path):
     honest = (prepared(Task.load(name), "open", quiet).private / "answers.csv").read_bytes()
     submission = tmp_path / "submission.csv"
     submission.write_bytes(JUNK[junk](honest))
-    with pytest.raises(InvalidSubmission, match="submission.csv"):
+    with pytest.raises(InvalidSubmission, match=r"submission\.csv"):
         graded(Task.load(name), submission)
 
 

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from mlagentbench.errors import InvalidSubmission, TaskFault
+from mlagentbench.home import scratch
 from mlagentbench.preparation.prepare import Prepared
 from mlagentbench.records import Record
 from mlagentbench.sandbox.choose import unprivileged_user
@@ -45,10 +45,10 @@ def grade(task: Task, data: Prepared, store: Store, step: int, sandbox: str) -> 
 @contextmanager
 def _submission(task: Task, store: Store, step: int) -> Iterator[Path | InvalidSubmission]:
     """A fresh copy of what is graded, or why there is none."""
-    with tempfile.TemporaryDirectory(prefix="mlagentbench-grade-") as folder:
+    with scratch() as folder:
         wanted = task.config.submission
         if wanted == ".":
-            target = Path(folder, "submission")
+            target = folder / "submission"
             target.mkdir()
             store.restore(step, target, owner=unprivileged_user("grading"))
             yield target
@@ -59,14 +59,14 @@ def _submission(task: Task, store: Store, step: int) -> Iterator[Path | InvalidS
         elif entry.kind != "file":
             yield InvalidSubmission(f"{wanted} is a {entry.kind}, not a file")
         else:
-            target = Path(folder, Path(wanted).name)
+            target = folder / Path(wanted).name
             store.export(step, wanted, target)
             yield target
 
 
 def _ask_child(task: Task, submission: Path, private: Path, sandbox: str) -> Grade:
-    with tempfile.TemporaryDirectory(prefix="mlagentbench-answer-") as folder:
-        answer, errors = Path(folder, "answer.json"), Path(folder, "errors.txt")
+    with scratch() as folder:
+        answer, errors = folder / "answer.json", folder / "errors.txt"
         paths = [str(path) for path in (task.folder, submission, private, answer)]
         # It dies with us, however we die, and what it says is neither trusted nor held in memory.
         command = ["setpriv", "--pdeathsig", "KILL", "--", sys.executable, "-P", "-m", "mlagentbench.grading.child"]

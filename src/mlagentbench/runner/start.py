@@ -1,7 +1,6 @@
 """From what a person typed to a run: new ones, resumed ones, and those that measure a baseline."""
 
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ from pydantic import ValidationError
 
 from mlagentbench.agents import base as agents
 from mlagentbench.errors import Fault, TaskFault, UsageError
+from mlagentbench.home import scratch
 from mlagentbench.records import Baseline, Limits, Result
 from mlagentbench.runner import baselines
 from mlagentbench.runner.folder import RunFolder
@@ -71,8 +71,8 @@ def measure_baseline(setup: Setup, count: int, say: Say) -> tuple[Baseline, list
     """The untouched starter's scores over `count` seeds."""
     scores: list[float] = []
     for seed in range(count):
-        with tempfile.TemporaryDirectory(prefix="mlagentbench-baseline-") as folder:
-            result = start(setup, "baseline", Path(folder, "run"), seed)
+        with scratch() as folder:
+            result = start(setup, "baseline", folder / "run", seed)
         if result.ending == "fault":
             raise Fault(result.note)
         if result.score is None:

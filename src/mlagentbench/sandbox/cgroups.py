@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from mlagentbench.errors import SandboxFault
+from mlagentbench.home import birth
 
 ROOT = Path("/sys/fs/cgroup")
 PREFIX = "mlagentbench-"
@@ -79,19 +80,12 @@ def _sweep(place: Path) -> None:
     """Remove the groups of harnesses that are no more, with whatever still runs in them."""
     for group in place.glob(f"{PREFIX}*-*-*"):
         owner, born, _ = group.name.removeprefix(PREFIX).split("-", 2)
-        if owner.isdigit() and _born(owner) != born:
+        if owner.isdigit() and birth(owner) != born:
             _remove(group, patience=1)
 
 
 def _name(what: int | str) -> str:
-    return f"{PREFIX}{os.getpid()}-{_born(os.getpid())}-{what}"
-
-
-def _born(pid: int | str) -> str:
-    """When a process started, in ticks since boot: tells it from a later one with the same number."""
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    return ""
+    return f"{PREFIX}{os.getpid()}-{birth(os.getpid())}-{what}"
 
 
 class Group:

@@ -3,12 +3,10 @@
 import os
 import shutil
 import subprocess
-import tempfile
-from pathlib import Path
 
 from mlagentbench.errors import BenchError
 from mlagentbench.hardware import hardware
-from mlagentbench.home import home
+from mlagentbench.home import home, scratch
 from mlagentbench.records import Record
 from mlagentbench.runtimes.base import names, runtime
 from mlagentbench.sandbox.base import Box
@@ -81,12 +79,12 @@ def _runtime(name: str) -> Finding:
     found, what = runtime(name), f"runtime {name}"
     if not found.built:
         return Finding(what=what, good=True, detail="not built yet; the first run that needs it builds it")
-    with tempfile.TemporaryDirectory(prefix="mlagentbench-doctor-") as folder, Output() as output:
+    with scratch() as folder, Output() as output:
         owner = unprivileged_user("doctor")
         if owner:
             os.chown(folder, owner, owner)
         try:
-            box = Box(Path(folder), found, owner=owner)
+            box = Box(folder, found, owner=owner)
             done = sandbox("bwrap").run(["python", "-c", "import numpy; print(numpy.__version__)"], box, 60, output)
         except BenchError as error:
             return Finding(what=what, good=False, detail=str(error))
