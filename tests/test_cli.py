@@ -150,7 +150,7 @@ def test_every_list_is_a_table_and_json(call: Callable[..., Said], what: str) ->
     assert code == 0 and isinstance(rows, list)
     code, out, _ = call("list", what)
     assert code == 0 and "\x1b" not in out
-    assert out == "none yet\n" if not rows else len(out.splitlines()) == len(rows) + 2
+    assert out == "none\n" if not rows else len(out.splitlines()) == len(rows) + 2
     expected = {"agents": "tuner", "actions": "Execute Script", "runtimes": "tabular"}
     assert expected.get(what, "") in out
 

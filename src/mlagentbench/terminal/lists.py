@@ -8,6 +8,7 @@ from mlagentbench.errors import UsageError
 from mlagentbench.terminal.words import number
 
 Row = dict[str, Any]
+WIDEST = 100  # characters of a cell; --json has them all
 
 
 def rows(what: str) -> list[Row]:
@@ -27,7 +28,7 @@ def rows(what: str) -> list[Row]:
 def show_rows(found: list[Row]) -> None:
     """A table that fits a terminal and a pipe."""
     if not found:
-        print("none yet")
+        print("none")
         return
     cells = [[_cell(value) for value in row.values()] for row in found]
     heads = [name.replace("_", " ") for name in found[0]]
@@ -39,7 +40,8 @@ def show_rows(found: list[Row]) -> None:
 def _cell(value: object) -> str:
     if isinstance(value, float):
         return number(value)
-    return "-" if value is None else str(value)
+    text = "-" if value is None else str(value)
+    return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
 
 
 def _tasks() -> list[Row]:
@@ -98,12 +100,13 @@ def _models() -> list[Row]:
 
 
 def _runtimes() -> list[Row]:
-    from mlagentbench.runtimes.base import names, requirements, runtime
+    from mlagentbench.runtimes.base import LISTS, names, requirements, runtime
 
     return [
         {
             "runtime": name,
             "built": "yes" if runtime(name).built else "no",
+            "what_it_is_for": (LISTS / f"{name}.txt").read_text().partition(".")[0].lstrip("# "),
             "packages": ", ".join(requirements(name)),
         }
         for name in names()
