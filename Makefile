@@ -14,7 +14,9 @@ help:  ## show this
 run: .venv/installed bubblewrap  ## set up, let the tuner work on house-price, print the verdict
 	@$(BIN)/mlagentbench run house-price --agent tuner
 
-test: .venv/installed-dev bubblewrap prepare  ## set up, then run the tests
+test: .venv/installed-dev bubblewrap  ## set up, then run the tests
+	@$(BIN)/mlagentbench prepare --data-only
+	@$(BIN)/mlagentbench prepare house-price
 	@echo "make: running the tests"
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup
 

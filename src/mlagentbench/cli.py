@@ -80,6 +80,7 @@ def prepare(
     tasks: Annotated[list[str] | None, typer.Argument(metavar="TASK...", help="Tasks; all of them by default.")] = None,
     edition: EditionName = "open",
     fresh: Annotated[bool, typer.Option("--fresh", help="Draw a new instance with a new hidden seed.")] = False,
+    data_only: Annotated[bool, typer.Option("--data-only", help="Leave runtimes to the first run.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Download and split the data of tasks, and build their runtimes. Safe to repeat."""
@@ -90,7 +91,8 @@ def prepare(
 
     done = []
     for task in [Task.load(name) for name in tasks or Task.names()]:
-        ensure(task.config.runtime, say)
+        if not data_only:
+            ensure(task.config.runtime, say)
         data = prepared(task, edition, say, fresh=fresh)
         done.append({"task": task.name, "edition": edition, "instance": data.instance, "hash": data.hash})
         if not as_json:

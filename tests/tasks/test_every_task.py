@@ -78,7 +78,7 @@ def test_nothing_private_is_in_what_the_agent_gets(name):
     assert not [path for path in data.private.rglob("*") if path.is_file() and path.read_bytes() in given]
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", RUNS)
 def test_the_nothing_agent_does_not_succeed(name, tmp_path):
     assert not start(set_up(name, "open", "bwrap", quiet), "nothing", tmp_path / "run").success
 
