@@ -38,7 +38,7 @@ def violations(submission: Path) -> list[str]:
 
 
 def grade(submission: Path, private: Path) -> float:
-    """The submission's time for a forward pass through all layers, divided by the starter's: medians of each layer."""
+    """The submission's time for a forward pass relative to the starter's, each layer at its median."""
     plan = json.loads((private / "plan.json").read_text())
     layers = [Layer(**layer) for layer in plan["layers"]]
     if (submission / "conv.py").is_symlink() or not (submission / "conv.py").is_file():
@@ -46,19 +46,25 @@ def grade(submission: Path, private: Path) -> float:
     alone = _round([STARTER], layers, np.full(CHECKS + len(layers), math.inf))  # warms the machine up, and sets limits
     limits = PATIENCE * alone[:, 0] + GRACE
     rounds: list[Array] = []
-    while len(rounds) < plan["rounds"] or (len(rounds) < plan["most"] and _doubtful(np.array(rounds))):
+    while len(rounds) < plan["rounds"] or (len(rounds) < plan["most"] and _doubtful(rounds)):
         rounds.append(_round([submission, STARTER], layers, limits)[CHECKS:])
         rounds.append(_round([STARTER, submission], layers, limits)[CHECKS:, ::-1])  # who is first may matter
-    submitted, starter = np.median(rounds, axis=0).sum(axis=0)
-    return float(submitted / starter)
+    shares, ratios = _shares_and_ratios(rounds)
+    return float(shares @ np.median(ratios, axis=0))
 
 
-def _doubtful(seconds: Array) -> bool:
-    """Whether the ratio is not known well yet: to 2 %, or to a sixth of what sets it apart from 1."""
-    ratios = np.log(seconds[:, :, 0] / seconds[:, :, 1])
-    shares = seconds[:, :, 1].mean(axis=0) / seconds[:, :, 1].mean(axis=0).sum()
-    error = 1.25 * np.linalg.norm(shares * ratios.std(axis=0, ddof=1)) / math.sqrt(len(seconds))  # of a median
-    return bool(error > max(0.02, abs(shares @ np.median(ratios, axis=0)) / 6))
+def _shares_and_ratios(rounds: list[Array]) -> tuple[Array, Array]:
+    """Which part of the starter's time each layer takes, and by round and layer what the submission takes of it."""
+    seconds = np.array(rounds)
+    typical = np.median(seconds[:, :, 1], axis=0)
+    return typical / typical.sum(), seconds[:, :, 0] / seconds[:, :, 1]
+
+
+def _doubtful(rounds: list[Array]) -> bool:
+    """Whether the score is not known well yet: to 1.5 %, or to a sixth of what sets it apart from 1."""
+    shares, ratios = _shares_and_ratios(rounds)
+    error = 1.25 * np.linalg.norm(shares * np.log(ratios).std(axis=0, ddof=1)) / math.sqrt(len(rounds))
+    return bool(error > max(0.015, abs(math.log(shares @ np.median(ratios, axis=0))) / 6))
 
 
 def _round(folders: list[Path], layers: list[Layer], limits: Array) -> Array:

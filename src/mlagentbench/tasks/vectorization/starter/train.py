@@ -48,7 +48,7 @@ def main():
     rng = np.random.default_rng(int(os.environ.get("SEED", "0")))
     layers = json.loads(Path("layers.json").read_text())
     passes = []
-    for number in range(7):
+    for number in range(8):
         seconds = 0.0
         for layer in layers:
             inputs = random_inputs(layer, rng)
