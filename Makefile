@@ -24,6 +24,7 @@ check: .venv/installed-dev  ## lint, formatting, types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@for task in src/mlagentbench/tasks/*/; do $(BIN)/mypy --no-error-summary $$task*.py || exit 1; done
 
 format: .venv/installed-dev  ## put the code into its form
 	@$(BIN)/ruff check --fix .

@@ -103,8 +103,8 @@ class Task:
 
     @property
     def grader_hash(self) -> str:
-        """The content of what decides the score, answers aside."""
-        return tree_hash(self.folder / "grade.py", Path(__file__).parent / "grading")
+        """The content of what decides the score, answers aside; a starter may be what a submission is timed against."""
+        return tree_hash(self.folder / "grade.py", self.starter, Path(__file__).parent / "grading")
 
 
 def _text(path: Path) -> str:

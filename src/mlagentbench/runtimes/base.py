@@ -111,18 +111,18 @@ def ensure(name: str, say: Callable[[str], None]) -> Runtime:
 def _install(wanted: Runtime, folder: Path, say: Callable[[str], None]) -> None:
     say(f"building the runtime {wanted.name} (once; a minute or two)")
     packages = folder / "lib" / PYTHON / "site-packages"
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--no-input",
+    # With dependencies: torch's builds for GPUs pin further packages of their own, which its CPU build has not.
+    # It dies with us, so that nobody writes any more into a folder that the next builder removes.
+    command = ["setpriv", "--pdeathsig", "KILL", "--", sys.executable, "-m", "pip", "install", "--no-input"]
+    command += [
         "--disable-pip-version-check",
-        "--no-deps",
+        "--no-warn-conflicts",
+        "--target",
+        str(packages),
+        *requirements(wanted.name),
     ]
-    command += ["--no-warn-conflicts", "--target", str(packages), *requirements(wanted.name)]
     lines = []
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as pip:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, umask=0o022) as pip:
         assert pip.stdout is not None
         for line in pip.stdout:
             lines.append(line.strip())
@@ -140,4 +140,6 @@ def _install(wanted: Runtime, folder: Path, say: Callable[[str], None]) -> None:
         f"home = {wanted.prefix_inside}/bin\n"
         f"include-system-site-packages = false\nversion = {platform.python_version()}\n"
     )
+    for path, mode in ((folder, 0o755), (folder / "bin", 0o755), (folder / "pyvenv.cfg", 0o644)):
+        path.chmod(mode)  # the sandbox's user must be able to read it, whatever our umask is
     os.sync()  # what the rename below makes visible is on disk

@@ -13,7 +13,7 @@ LAYERS = [
     {"images": [1, 3, 36, 36], "filters": [6, 3, 5, 5], "stride": 3, "padding": 1},
     {"images": [4, 16, 8, 8], "filters": [24, 16, 1, 1], "stride": 1, "padding": 0},
 ]
-IMAGES = {"open": 1, "paper": 12}  # times as many as above
+IMAGES = {"open": 1, "paper": 4}  # times as many as above
 ROUNDS = {"open": (6, 20), "paper": (4, 10)}  # of measuring: at least, and at most on a restless machine
 
 

@@ -1,0 +1,75 @@
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from mlagentbench.errors import SandboxFault, UsageError
+from mlagentbench.runtimes import base
+from mlagentbench.runtimes.base import ensure, names, requirements, runtime
+
+
+@pytest.fixture
+def lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A room of runtimes with one tiny package to be had."""
+    folder = tmp_path / "lists"
+    folder.mkdir()
+    with zipfile.ZipFile(tmp_path / "tiny-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("tiny.py", "ANSWER = 42\n")
+        wheel.writestr("tiny-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
+        wheel.writestr("tiny-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr("tiny-1.0.dist-info/RECORD", "")
+    (folder / "small.txt").write_text("# Small things.\ntiny==1.0\n")
+    monkeypatch.setattr(base, "LISTS", folder)
+    monkeypatch.setenv("MLAGENTBENCH_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    return folder
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_package_of_every_runtime_is_pinned(name: str) -> None:
+    assert all(line.count("==") == 1 and " " not in line for line in requirements(name))
+    assert len({line.split("==")[0] for line in requirements(name)}) == len(requirements(name))
+
+
+def test_torch_is_all_of_tabular_and_more() -> None:
+    assert set(requirements("tabular")) < set(requirements("torch"))
+    assert runtime("tabular").hash != runtime("torch").hash
+
+
+def test_an_unknown_runtime_is_one_line() -> None:
+    with pytest.raises(UsageError, match="no runtime 'jax'; there are: tabular"):
+        runtime("jax")
+
+
+def test_a_runtime_is_built_once_and_kept_by_its_content(lists: Path) -> None:
+    said: list[str] = []
+    built = ensure("small", said.append)
+    assert (built.packages / "tiny.py").read_text() == "ANSWER = 42\n" and said
+    said.clear()
+    assert ensure("small", said.append) == built and not said
+    (lists / "small.txt").write_text("tiny==1.0\n# changed in words only\n")
+    assert runtime("small") == built
+    (lists / "small.txt").write_text("tiny==2.0\n")
+    assert runtime("small").hash != built.hash and not runtime("small").built
+
+
+def test_a_runtime_that_cannot_be_built_says_why_and_leaves_nothing(lists: Path) -> None:
+    (lists / "small.txt").write_text("tiny==3.0\n")
+    with pytest.raises(SandboxFault, match=r"the runtime small cannot be built: ERROR: .*tiny==3\.0"):
+        ensure("small", lambda line: None)
+    left = [path.name for path in runtime("small").folder.parent.iterdir() if not path.name.endswith(".lock")]
+    assert not left and not runtime("small").built
+
+
+def test_the_sandboxs_user_can_read_a_runtime_whatever_the_umask(lists: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        built = ensure("small", lambda line: None)
+    finally:
+        os.umask(before)
+    for path in (built.folder, *built.folder.rglob("*")):
+        if not path.is_symlink():
+            assert path.stat().st_mode & 0o044 == 0o044, path
