@@ -12,7 +12,7 @@ help:  ## show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
 
 run: .venv/installed bubblewrap  ## set up, let the tuner work on house-price, print the verdict
-	@$(BIN)/mlagentbench run house-price --agent tuner
+	@$(BIN)/mlagentbench run house-price --agent tuner --steps 24
 
 test: .venv/installed-dev bubblewrap  ## set up, then run the tests
 	@$(BIN)/mlagentbench prepare --data-only

@@ -34,7 +34,13 @@ def watching() -> Iterator[Watcher]:
 
 
 def _print_step(step: Step) -> None:
-    say(f"{step.number:>4}  {duration(step.clock):>12}  {told(step.call)}: {last_line(step.observation, 80)}")
+    say(f"{step.number:>4}  {duration(step.clock):>12}  {told(step.call)}: {_gist(step, 80)}")
+
+
+def _gist(step: Step, width: int) -> str:
+    """What a script printed last; of other steps rather why they were done, if the agent said so."""
+    why = "" if step.execution or step.failed else step.call.thought
+    return last_line(why or step.observation, width)
 
 
 class _View:
@@ -48,7 +54,7 @@ class _View:
         table = Table.grid(padding=(0, 2))
         for step in env.steps[-SHOWN:]:
             mark = Text("✗ ", "red") if step.failed else Text("✓ ", "green")
-            seen = Text(last_line(step.observation, 70), "dim")
+            seen = Text(_gist(step, 70), "dim")
             table.add_row(mark + str(step.number), Text(told(step.call)), duration(step.seconds), seen)
         call, output = env.current, env.world.output
         if call:

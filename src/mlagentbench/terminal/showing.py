@@ -12,7 +12,7 @@ from mlagentbench.records import Result
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.task import Task
 from mlagentbench.terminal.story import changes, one_step, story, verdict
-from mlagentbench.terminal.words import number
+from mlagentbench.terminal.words import command, number
 
 
 def show_run(path: Path, step: int | None, diff: bool, as_json: bool) -> None:
@@ -46,9 +46,9 @@ def _show_all(folder: RunFolder, console: Console) -> None:
     if result:
         verdict(result, folder.spec, console)
     else:
-        console.print(f"unfinished; go on with: mlagentbench resume {folder.path}")
-    command = f"mlagentbench show {folder.path} --step N"
-    console.print(f"a step in full: {command}; what it changed: {command} --diff", style="dim")
+        console.print(f"unfinished; go on with: {command('resume', str(folder.path))}")
+    one = f"{command('show', str(folder.path))} --step N"
+    console.print(f"a step in full: {one}; what it changed: {one} --diff", style="dim")
 
 
 def show_result(result: Result) -> None:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from mlagentbench.records import Result, RunSpec, Step
 from mlagentbench.runner.folder import RunFolder
-from mlagentbench.terminal.words import duration, judgement, last_line, number, percent, plain, told
+from mlagentbench.terminal.words import command, duration, judgement, last_line, number, percent, plain, told
 
 
 def verdict(result: Result, spec: RunSpec, console: Console) -> None:
@@ -34,7 +34,7 @@ def _verdict(result: Result, spec: RunSpec) -> Iterator[tuple[str, str, str]]:
         yield "rule broken", violation, "red"
     if result.unsandboxed:
         yield "warning", "unsandboxed: nothing kept the agent from the answers", "red"
-    yield "look at", f"mlagentbench show {result.folder}", ""
+    yield "look at", command("show", result.folder), ""
 
 
 def story(folder: RunFolder, console: Console) -> None:

@@ -1,8 +1,10 @@
 """Small phrases that several views share."""
 
 import re
+import shutil
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 from mlagentbench.records import Call, Result
 
@@ -26,6 +28,15 @@ def told(call: Call, width: int = 60) -> str:
     """A call in a few words."""
     first = str(next(iter(call.args.values()), "")).strip().partition("\n")[0]
     return plain(f"{call.action} {first}").strip()[:width]
+
+
+def command(what: str, folder: str) -> str:
+    """A command that can be typed here and now."""
+    typed = Path(sys.argv[0])
+    at_hand = shutil.which("mlagentbench") or typed.name != "mlagentbench"
+    path = Path(folder)
+    near = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    return f"{'mlagentbench' if at_hand else typed} {what} {near}"
 
 
 def duration(seconds: float) -> str:
