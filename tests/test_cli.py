@@ -139,7 +139,7 @@ def test_a_run_without_a_folder_gets_one_below_runs(cli: Cli, toy: Path, tmp_pat
     done = cli("run", toy, "--agent", "nothing", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (folder,) = (tmp_path / "runs").iterdir()
-    assert folder.name.startswith("toy-nothing-") and f"mlagentbench show {folder}" in done.stdout
+    assert folder.name.startswith("toy-nothing-") and f"mlagentbench show runs/{folder.name}" in done.stdout
     assert "INVALID: submission.csv is missing" in done.stdout
 
 
