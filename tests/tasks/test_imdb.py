@@ -1,0 +1,154 @@
+"""The imdb task: a split that gives nothing away, and the paper's files, made small."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mlagentbench.discovery import module_at
+from mlagentbench.errors import InvalidSubmission
+from mlagentbench.task import SUITE
+
+TASK = SUITE / "imdb"
+FILMS, A_FILM = 160, 30  # films for either label, reviews for each
+HAS_PYARROW = importlib.util.find_spec("pyarrow") is not None
+
+
+@pytest.fixture(scope="module")
+def preparing() -> ModuleType:
+    return module_at(TASK / "prepare.py")
+
+
+def reviews(films: int = FILMS, first: int = 0) -> pd.DataFrame:
+    """Made-up reviews in the order of the original: by label, and within it by film."""
+    rows = [
+        (f"{number} times I saw film{label}x{film}.<br /><br />It was {('dull', 'fine')[label]}.", label)
+        for label in (0, 1)
+        for film in range(films)
+        for number in range(first, first + A_FILM)
+    ]
+    return pd.DataFrame(rows, columns=["text", "label"])
+
+
+def films(table: pd.DataFrame) -> set[str]:
+    return set(table["text"].str.extract(r"(film\d+x\d+)")[0])
+
+
+def made(preparing: ModuleType, edition: str, raw: Path, folder: Path, seed: int) -> dict[str, pd.DataFrame]:
+    public, private = folder / "public", folder / "private"
+    public.mkdir(parents=True)
+    private.mkdir()
+    preparing.prepare(edition, raw, public, private, seed)
+    assert sorted(path.name for path in (public / "encoder").iterdir()) == sorted(preparing.ENCODER_FILES)
+    paths = {"train": public / "train.csv", "test": public / "test.csv", "answers": private / "answers.csv"}
+    return {name: pd.read_csv(path) for name, path in paths.items()}
+
+
+@pytest.fixture(scope="module")
+def packed(preparing, tmp_path_factory) -> Path:
+    """Archives with the layout of the two packages of the open edition."""
+    raw = tmp_path_factory.mktemp("raw")
+    table = reviews(films=400).assign(source="imdb")
+    other = pd.DataFrame({"text": ["short and rotten"], "label": [0], "source": ["rotten_tomatoes"]})
+    with zipfile.ZipFile(raw / preparing.REVIEWS, "w") as wheel:
+        wheel.writestr(preparing.REVIEWS_MEMBER, pd.concat([table, other]).to_csv(index=False))
+    with zipfile.ZipFile(raw / preparing.ENCODER, "w") as wheel:
+        for name in [*preparing.ENCODER_FILES, "README.md"]:
+            wheel.writestr(f"{preparing.ENCODER_MEMBER}/{name}", name)
+    return raw
+
+
+def test_the_same_seed_makes_the_same_data_and_another_makes_other_data(preparing, packed, tmp_path):
+    one, again, other = (
+        made(preparing, "open", packed, tmp_path / name, seed)
+        for name, seed in (("one", 2**62 + 1), ("again", 2**62 + 1), ("other", 2**62 + 2))
+    )
+    for name in one:
+        pd.testing.assert_frame_equal(one[name], again[name])
+        assert not one[name].equals(other[name])
+
+
+def test_public_tables_have_balanced_labels_and_ids_and_order_that_say_nothing(preparing, packed, tmp_path):
+    tables = made(preparing, "open", packed, tmp_path / "data", 1)
+    assert list(tables["test"]) == ["id", "text"] and list(tables["train"]) == ["id", "text", "label"]
+    assert (tables["test"]["id"] == tables["answers"]["id"]).all()
+    assert not pd.concat([tables["train"]["id"], tables["test"]["id"]]).duplicated().any()
+    for name in ("train", "answers"):
+        labels = tables[name]["label"]
+        assert labels.value_counts().to_dict() == {0: preparing.EACH, 1: preparing.EACH}
+        for hint in (tables[name]["id"], np.arange(len(labels)), tables[name]["id"] % 2):
+            assert abs(np.corrcoef(hint, labels)[0, 1]) < 4 / len(labels) ** 0.5
+
+
+def test_no_film_is_both_in_train_and_in_test(preparing):
+    for seed in range(3):
+        train, test = preparing.split(reviews(), seed, each=1000)
+        assert len(train) == len(test) == 2000
+        assert not films(train) & films(test)
+
+
+def test_copies_of_a_review_are_left_out_however_they_are_spelt(preparing):
+    table = reviews()
+    copy = table.assign(text=table["text"].str.upper().str.replace("<BR /><BR />", "  \n"))
+    copied = table.index % 7 == 0
+    both = pd.concat([table, copy[copied]]).sort_values("label", kind="stable", ignore_index=True)
+    train, test = preparing.split(both, 0, each=500)
+    assert not set(pd.concat([train, test])["text"]) & set(pd.concat([table[copied], copy[copied]])["text"])
+
+
+@pytest.mark.parametrize("label", ["0.5", "2", "-1"])
+def test_a_label_that_is_neither_0_nor_1_is_invalid(label, tmp_path):
+    (tmp_path / "answers.csv").write_text("id,label\n7,1\n8,0\n")
+    submission = tmp_path / "submission.csv"
+    grade = module_at(TASK / "grade.py").grade
+    submission.write_text("id,label\n8,1\n7,1.0\n")
+    assert grade(submission, tmp_path) == 0.5
+    submission.write_text(f"id,label\n8,1\n7,{label}\n")
+    with pytest.raises(InvalidSubmission, match=f"1 labels that are neither 0 nor 1, such as {label}"):
+        grade(submission, tmp_path)
+
+
+@pytest.fixture
+def official(preparing, tmp_path) -> Path:
+    """Files with the layout of the paper's: two tables of the hub's data set, and a model's files."""
+    raw = tmp_path / "raw"
+    (raw / "plain_text").mkdir(parents=True)
+    train, test = reviews(films=4), reviews(films=6, first=A_FILM - 1)
+    for part, table in (("train", train), ("test", test)):
+        path = raw / preparing.OFFICIAL[part]
+        table.to_parquet(path, index=False) if HAS_PYARROW else path.write_bytes(b"PAR1")
+    for name in preparing.ENCODER_FILES:
+        (raw / name).write_text(name)
+    return raw
+
+
+@pytest.mark.skipif(not HAS_PYARROW, reason="needs pyarrow, as the paper edition does")
+def test_the_paper_edition_hides_the_official_test_and_teaches_none_of_it(preparing, official, tmp_path):
+    tables = made(preparing, "paper", official, tmp_path / "data", 0)
+    train, test = (pd.read_parquet(official / preparing.OFFICIAL[part]) for part in ("train", "test"))
+    given = tables["test"].merge(tables["answers"], on="id")
+    assert sorted(zip(given["text"], given["label"], strict=True)) == sorted(
+        zip(test["text"], test["label"], strict=True)
+    )
+    assert set(tables["train"]["text"]) == set(train["text"]) - set(test["text"]) and len(tables["train"]) < len(train)
+
+
+@pytest.mark.skipif(HAS_PYARROW, reason="pyarrow is there")
+def test_the_paper_edition_says_in_one_line_that_it_needs_pyarrow(official, tmp_path):
+    order = {"task": TASK, "edition": "paper", "seed": 0, "raw": official}
+    for name in ("public", "private"):
+        order[name] = tmp_path / name
+        order[name].mkdir()
+    child = [sys.executable, "-m", "mlagentbench.preparation.child"]
+    with subprocess.Popen(child, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as preparation:
+        preparation.stdin.write(json.dumps(order, default=str) + "\n")
+        preparation.stdin.flush()
+        said = preparation.stderr.read()
+    assert said == "the paper edition of imdb comes as parquet files: pip install pyarrow\n"

@@ -1,0 +1,173 @@
+"""The citation graphs of ogbn-arxiv: read from archives of the real layouts, renumbered, and split without a leak."""
+
+import gzip
+import pickle
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mlagentbench.discovery import module_at
+from mlagentbench.errors import InvalidSubmission
+from mlagentbench.preparation.prepare import prepared
+from mlagentbench.task import SUITE, Task
+
+TASK = SUITE / "ogbn-arxiv"
+PAPERS, COLUMNS = 60, 5
+Made = tuple[Path, Path]
+Make = Callable[..., Made]
+
+
+@pytest.fixture(scope="module")
+def preparation() -> ModuleType:
+    return module_at(TASK / "prepare.py")
+
+
+def arxiv_tables() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    edges = rng.permutation([(a, b) for a in range(PAPERS) for b in range(a)])[:200]
+    return {
+        "raw/edge": edges,
+        "raw/node-feat": rng.normal(size=(PAPERS, COLUMNS)).round(6),
+        "raw/node-label": np.arange(PAPERS)[:, None] % 7,
+        "raw/node_year": 1990 + np.arange(PAPERS)[:, None],
+        "raw/num-node-list": np.array([[PAPERS]]),
+        "raw/num-edge-list": np.array([[len(edges)]]),
+        "split/time/train": np.arange(30)[:, None],
+        "split/time/valid": np.arange(30, 45)[:, None],
+        "split/time/test": np.arange(45, PAPERS)[:, None],
+    }
+
+
+def pack_arxiv(path: Path, tables: dict[str, np.ndarray]) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, table in tables.items():
+            text = pd.DataFrame(table).to_csv(index=False, header=False)
+            archive.writestr(f"arxiv/{name}.csv.gz", gzip.compress(text.encode()))
+
+
+@pytest.fixture
+def make(preparation: ModuleType, tmp_path: Path) -> Make:
+    """Prepares the paper edition from an archive of OGB's layout."""
+
+    def run(seed: int, tables: dict[str, np.ndarray] | None = None) -> Made:
+        root = tmp_path / f"{seed}-{len(list(tmp_path.iterdir()))}"
+        for name in ("raw", "public", "private"):
+            (root / name).mkdir(parents=True)
+        pack_arxiv(root / "raw" / "arxiv.zip", tables or arxiv_tables())
+        preparation.prepare("paper", root / "raw", root / "public", root / "private", seed)
+        return root / "public" / "data", root / "private"
+
+    return run
+
+
+def contents(made: Made) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for folder in made for path in folder.iterdir()}
+
+
+def originals(data: Path) -> np.ndarray:
+    """The old number of each paper, which only the year of this made-up archive tells."""
+    return pd.read_csv(data / "years.csv")["year"].to_numpy() - 1990
+
+
+def test_the_same_seed_makes_the_same_files_and_another_seed_makes_others(make: Make) -> None:
+    first, again, other = (contents(make(seed)) for seed in (2**62 + 1, 2**62 + 1, 2**62 + 2))
+    assert first == again
+    assert [name for name in first if first[name] == other[name]] == []
+
+
+def test_the_graph_of_the_paper_edition_is_ogbs_with_new_numbers(make: Make) -> None:
+    data, _ = make(5)
+    tables, old = arxiv_tables(), originals(data)
+    assert sorted(old) == list(range(PAPERS)) and list(old) != list(range(PAPERS))
+    with np.load(data / "features.npz", allow_pickle=False) as file:
+        features = file["features"]
+    np.testing.assert_allclose(np.sort(features, axis=1), np.sort(tables["raw/node-feat"][old], axis=1), rtol=1e-6)
+    edges = old[pd.read_csv(data / "edges.csv")[["source", "target"]].to_numpy()]
+    assert {tuple(edge) for edge in edges} == {tuple(edge) for edge in tables["raw/edge"]}
+    assert edges.tolist() != tables["raw/edge"].tolist()
+
+
+def test_the_parts_of_the_paper_edition_are_the_official_ones_and_test_labels_are_hidden(make: Make) -> None:
+    data, private = make(5)
+    old, tables = originals(data), arxiv_tables()
+    files = {"train": data / "train_labels.csv", "valid": data / "valid_labels.csv", "test": private / "answers.csv"}
+    for part, path in files.items():
+        table = pd.read_csv(path)
+        assert sorted(old[table["node"]]) == tables[f"split/time/{part}"][:, 0].tolist()
+        assert (tables["raw/node-label"][old[table["node"]], 0] == table["label"]).all()
+    hidden = pd.read_csv(data / "test_nodes.csv")
+    assert list(hidden.columns) == ["node"]
+    assert hidden["node"].tolist() == pd.read_csv(private / "answers.csv")["node"].tolist()
+
+
+@pytest.mark.parametrize("damage", ["raw/node-label", "raw/node_year", "split/time/test"])
+def test_an_archive_that_lacks_rows_is_refused(make: Make, damage: str) -> None:
+    tables = arxiv_tables()
+    tables[damage] = tables[damage][:-1]
+    with pytest.raises(AssertionError, match=r"the archive's tables|the split does not"):
+        make(5, tables)
+
+
+@pytest.mark.parametrize("attack", [print, pickle.loads, np.load, Path, eval])
+def test_a_pickle_that_asks_for_anything_else_is_refused(
+    preparation: ModuleType, attack: object, tmp_path: Path
+) -> None:
+    path = tmp_path / "evil"
+    path.write_bytes(pickle.dumps(attack))
+    with path.open("rb") as file, pytest.raises(pickle.UnpicklingError, match="the archive asks for"):
+        preparation.Unpickler(file, encoding="latin1").load()
+
+
+@pytest.fixture(scope="module")
+def pubmed() -> Made:
+    data = prepared(Task(TASK), "open", lambda line: None)
+    return data.public / "data", data.private
+
+
+def test_the_open_edition_is_all_of_pubmed(pubmed: Made) -> None:
+    data, private = pubmed
+    with np.load(data / "features.npz", allow_pickle=False) as file:
+        features = file["features"]
+    edges = pd.read_csv(data / "edges.csv").to_numpy()
+    tables = [pd.read_csv(path) for path in (*sorted(data.glob("*_labels.csv")), private / "answers.csv")]
+    everyone = pd.concat(tables)
+    assert features.shape == (19717, 500) and np.isfinite(features).all() and (features != 0).any(axis=1).all()
+    assert len({frozenset(edge) for edge in edges.tolist()}) == len(edges) == 44324
+    assert [len(table) for table in tables] == [400, 600, 18717]
+    assert sorted(everyone["node"]) == list(range(19717))
+    assert np.bincount(everyone["label"]).tolist() == [4103, 7739, 7875]
+    label = everyone.set_index("node")["label"].sort_index().to_numpy()
+    assert (label[edges[:, 0]] == label[edges[:, 1]]).mean() == pytest.approx(0.802, abs=0.001)
+
+
+def test_numbers_and_order_say_nothing_about_labels(pubmed: Made) -> None:
+    data, private = pubmed
+    answers = pd.read_csv(private / "answers.csv").set_index("node")["label"]
+    assert abs(np.corrcoef(answers.index, answers)[0, 1]) < 0.03
+    assert abs(np.corrcoef(answers[:-1], answers[1:])[0, 1]) < 0.03
+    edges = pd.read_csv(data / "edges.csv")
+    assert (edges["source"] < edges["target"]).mean() == pytest.approx(0.5, abs=0.01)
+    first = edges[edges["source"].isin(answers.index)].assign(label=lambda rows: rows["source"].map(answers))
+    assert abs(np.corrcoef(first.index, first["label"])[0, 1]) < 0.03
+
+
+def graded(tmp_path: Path, answers: list[object], predicted: list[object]) -> float:
+    for name, labels in (("answers.csv", answers), ("submission.csv", predicted)):
+        pd.DataFrame({"node": range(len(labels)), "label": labels}).to_csv(tmp_path / name, index=False)
+    return float(module_at(TASK / "grade.py").grade(tmp_path / "submission.csv", tmp_path))
+
+
+def test_the_score_is_the_share_of_right_labels(tmp_path: Path) -> None:
+    assert graded(tmp_path, [0, 1, 2, 2], [0, 1, 2, 0]) == 0.75
+    assert graded(tmp_path, [0, 1, 2, 2], [0, 1, 2, 2]) == 1.0
+
+
+@pytest.mark.parametrize("label", [0.5, -1, 1.0000001])
+def test_a_label_that_is_no_class_is_refused(tmp_path: Path, label: float) -> None:
+    with pytest.raises(InvalidSubmission, match=r"submission\.csv has 1 labels that are no class"):
+        graded(tmp_path, [0, 1, 2], [0, 1, label])
