@@ -1,7 +1,7 @@
 """The imdb task: a split that gives nothing away, and the paper's files, made small."""
 
-import importlib.util
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -18,7 +18,6 @@ from mlagentbench.task import SUITE
 
 TASK = SUITE / "imdb"
 FILMS, A_FILM = 160, 30  # films for either label, reviews for each
-HAS_PYARROW = importlib.util.find_spec("pyarrow") is not None
 
 
 @pytest.fixture(scope="module")
@@ -122,14 +121,12 @@ def official(preparing, tmp_path) -> Path:
     (raw / "plain_text").mkdir(parents=True)
     train, test = reviews(films=4), reviews(films=6, first=A_FILM - 1)
     for part, table in (("train", train), ("test", test)):
-        path = raw / preparing.OFFICIAL[part]
-        table.to_parquet(path, index=False) if HAS_PYARROW else path.write_bytes(b"PAR1")
+        table.to_parquet(raw / preparing.OFFICIAL[part], index=False)
     for name in preparing.ENCODER_FILES:
         (raw / name).write_text(name)
     return raw
 
 
-@pytest.mark.skipif(not HAS_PYARROW, reason="needs pyarrow, as the paper edition does")
 def test_the_paper_edition_hides_the_official_test_and_teaches_none_of_it(preparing, official, tmp_path):
     tables = made(preparing, "paper", official, tmp_path / "data", 0)
     train, test = (pd.read_parquet(official / preparing.OFFICIAL[part]) for part in ("train", "test"))
@@ -140,14 +137,16 @@ def test_the_paper_edition_hides_the_official_test_and_teaches_none_of_it(prepar
     assert set(tables["train"]["text"]) == set(train["text"]) - set(test["text"]) and len(tables["train"]) < len(train)
 
 
-@pytest.mark.skipif(HAS_PYARROW, reason="pyarrow is there")
 def test_the_paper_edition_says_in_one_line_that_it_needs_pyarrow(official, tmp_path):
     order = {"task": TASK, "edition": "paper", "seed": 0, "raw": official}
     for name in ("public", "private"):
         order[name] = tmp_path / name
         order[name].mkdir()
+    (tmp_path / "without" / "pyarrow").mkdir(parents=True)
+    (tmp_path / "without" / "pyarrow" / "__init__.py").write_text("raise ImportError('hidden by a test')")
     child = [sys.executable, "-m", "mlagentbench.preparation.child"]
-    with subprocess.Popen(child, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as preparation:
+    env = {**os.environ, "PYTHONPATH": str(tmp_path / "without")}
+    with subprocess.Popen(child, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as preparation:
         preparation.stdin.write(json.dumps(order, default=str) + "\n")
         preparation.stdin.flush()
         said = preparation.stderr.read()
