@@ -12,12 +12,11 @@ from mlagentbench.actions.python_repl import NAME as REPL
 from mlagentbench.actions.python_repl import rebuild
 from mlagentbench.errors import ActionError, Fault, RunOver
 from mlagentbench.journal import Journal
-from mlagentbench.records import Call, Ending, RunSpec, Step
+from mlagentbench.records import GB, Call, Ending, RunSpec, Step
 from mlagentbench.task import Task
 from mlagentbench.workspace.paths import shown
 from mlagentbench.workspace.store import TooBig
 
-GB = 2**30
 PATIENCE = 100  # calls after the end
 
 

@@ -4,6 +4,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+GB = 2**30  # bytes in the gigabytes of Limits
 FORMAT = 1  # of a run folder; readers keep understanding every earlier one
 
 Ending = Literal["submitted", "steps", "time", "tokens", "money", "stopped", "crashed", "fault"]

@@ -23,13 +23,6 @@ def names(folder: Path) -> list[str]:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    folder = tmp_path / "workspace"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
 def secret(tmp_path: Path) -> Path:
     path = tmp_path / "secret"
     path.write_text("secret")

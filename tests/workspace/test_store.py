@@ -26,13 +26,6 @@ is_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    folder = tmp_path / "workspace"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
 def store(tmp_path: Path, root: Path) -> Store:
     return Store(tmp_path / "snapshots", root)
 

@@ -1,7 +1,6 @@
 """What a run needs before it can begin: task, data, runtime, sandbox; and the record of what was asked."""
 
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import mlagentbench
 from mlagentbench.errors import UsageError
 from mlagentbench.hardware import hardware
+from mlagentbench.preparation.download import Say
 from mlagentbench.preparation.prepare import Prepared, lookup, prepared
 from mlagentbench.records import Hashes, Limits, RunSpec
 from mlagentbench.runner.baselines import baseline_of
@@ -16,8 +16,6 @@ from mlagentbench.runtimes.base import Runtime, ensure
 from mlagentbench.sandbox.base import Sandbox
 from mlagentbench.sandbox.choose import sandbox
 from mlagentbench.task import Task
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)

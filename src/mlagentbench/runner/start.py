@@ -9,11 +9,12 @@ from pydantic import ValidationError
 from mlagentbench.agents import base as agents
 from mlagentbench.errors import Fault, TaskFault, UsageError
 from mlagentbench.home import scratch
+from mlagentbench.preparation.download import Say
 from mlagentbench.records import Baseline, Limits, Result
 from mlagentbench.runner import baselines
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.run import Watcher, run
-from mlagentbench.runner.setup import Say, Setup, changed, set_up_again
+from mlagentbench.runner.setup import Setup, changed, set_up_again
 from mlagentbench.task import explain
 
 

@@ -11,12 +11,12 @@ from shutil import which
 import mlagentbench
 from mlagentbench.errors import SandboxFault, UsageError
 from mlagentbench.home import home
+from mlagentbench.records import GB
 from mlagentbench.runtimes.base import PYTHON, Runtime
 from mlagentbench.sandbox import gate, seccomp
 from mlagentbench.sandbox.base import Box, Process, Sandbox, attend
 from mlagentbench.sandbox.cgroups import Group
 from mlagentbench.sandbox.launch import launcher
-from mlagentbench.sandbox.watch import GB
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "fonts", "mime.types")

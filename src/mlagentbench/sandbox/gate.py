@@ -16,14 +16,13 @@ from contextlib import suppress
 from io import FileIO
 
 from mlagentbench.errors import SandboxFault
-from mlagentbench.records import Limits
+from mlagentbench.records import GB, Limits
 from mlagentbench.sandbox.cgroups import Group
 from mlagentbench.sandbox.launch import launcher
 
 READY = b"\x06"
 PATIENCE = 60  # seconds for a sandbox to be set up on a busy machine
 FAILED = "the sandbox cannot be started on this machine"
-GB = 2**30
 
 # Waits to be bounded, offers itself first to a kernel short of memory, joins the control groups named before "--".
 _ENTER = """read -r _ || exit

@@ -6,11 +6,11 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
+from mlagentbench.records import GB
 from mlagentbench.sandbox import gate
 from mlagentbench.sandbox.base import Box, Process, Sandbox, attend
 from mlagentbench.sandbox.cgroups import Group
 from mlagentbench.sandbox.processes import MARK
-from mlagentbench.sandbox.watch import GB
 
 DIE_TOO = ("setpriv", "--pdeathsig", "KILL", "--")  # with the harness; its children wait for the next one's sweep
 

@@ -8,12 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from mlagentbench.errors import SandboxFault
-from mlagentbench.records import Limit, Limits
+from mlagentbench.records import GB, Limit, Limits
 from mlagentbench.sandbox.cgroups import Group
 from mlagentbench.sandbox.processes import Tree, is_alive
 from mlagentbench.sandbox.usage import Usage
 
-GB = 2**30
 RESERVE = GB  # of the host's disk, without which no command is begun
 SPARE = GB // 2  # of the host's disk and memory, which no command may use up
 TEMPORARY = ("tmp", "dev/shm", "home/agent")  # file systems in memory
