@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlagentbench.errors import InvalidSubmission
-from mlagentbench.grading.checks import read_answers, read_submission
+from mlagentbench.grading.checks import read_answers, read_submission, read_texts
 
 GOOD = "id,value\n1,0.5\n2,1.5\n3,2.5\n"
 
@@ -134,3 +134,15 @@ def test_random_bytes_raise_nothing_else(
             assert len(read(path, data, answers)) == 3
         except InvalidSubmission as error:
             assert str(error)
+
+
+def test_texts_are_joined_by_id_and_longer_than_numbers_may_be(tmp_path: Path) -> None:
+    private, path = tmp_path / "answers.csv", tmp_path / "submission.csv"
+    private.write_text("id,runs\na,\nb,1 2 3 4\n")
+    like = read_answers(private, id="id", columns=["runs"], text=True)
+    assert like["runs"].tolist() == ["", "1 2 3 4"]
+    path.write_text(f"id,runs\nb,{'7 ' * 40_000}\na,-\n")
+    assert [len(cell) for cell in read_texts(path, "id", ["runs"], like, cell=100)["runs"]] == [1, 79_999]
+    path.write_text(f"id,runs\nb,{'7 ' * 60_000}\na,{'7 ' * 60_000}\n")
+    with pytest.raises(InvalidSubmission, match="bytes; 2 predictions need at most 200,400"):
+        read_texts(path, "id", ["runs"], like, cell=100)

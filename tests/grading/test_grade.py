@@ -25,7 +25,7 @@ CRASHES = {
     "nothing": ("return None", "TypeError"),
     "text": ("return 'excellent'", "ValueError: could not convert"),
     "garbage": ("import sys; print('\\0' * 10**7); sys.stderr.write('x' * 10**7); 1 / 0", "ZeroDivision"),
-    "a damaged answer": ("import os, sys; open(sys.argv[4], 'w').write('{'); os._exit(0)", "an answer that is none"),
+    "a damaged answer": ("import os, sys; open(sys.argv[5], 'w').write('{'); os._exit(0)", "an answer that is none"),
 }
 
 
@@ -105,3 +105,21 @@ def test_a_fault_of_the_grader_voids_the_run_and_a_resume_grades_again(
     flag.touch()
     result = play(act, setup=setup)
     assert (result.ending, result.score, result.success, result.steps) == ("submitted", 2.5, True, 2)
+
+
+def test_rules_are_looked_for_in_the_scripts_beside_a_table(
+    variant: Callable[..., Path], open_env: Callable[..., Environment]
+) -> None:
+    rules = (
+        "from mlagentbench.grading.checks import numbers_above\n"
+        "def violations(sources):\n    return numbers_above(sources, 'train.py', 'epoch', 10)\n"
+    )
+    setup = set_up(str(variant({"grade.py": QUIET + rules})), "open", "bwrap", lambda line: None)
+    env = open_env(setup=setup)
+    write = {"train.py": "import deep.net\n", "deep/net.py": "EPOCHS = 99\n", "submission.csv": "id,value\n"}
+    for name, content in write.items():
+        env.step(Call(action="Write File", args={"file_name": name, "content": content}))
+    long = "/".join(["x" * 200] * 10)
+    env.step(Call(action="Write File", args={"file_name": f"{long}/a.py", "content": "EPOCHS = 99\n"}))
+    found = grade(setup.task, setup.data, env.world.store, 4, "bwrap")
+    assert (found.score, found.violations) == (1.0, ("deep/net.py line 1 sets EPOCHS to 99; at most 10 is allowed",))

@@ -9,23 +9,46 @@ from pathlib import Path
 import pandas as pd
 
 from mlagentbench.errors import InvalidSubmission
-from mlagentbench.grading.protocol import Program, forbidden_imports
+from mlagentbench.grading.protocol import Program
+from mlagentbench.grading.sources import forbidden_imports, numbers_above
 
-__all__ = ["InvalidSubmission", "Program", "forbidden_imports", "read_answers", "read_submission"]
+__all__ = [
+    "InvalidSubmission",
+    "Program",
+    "forbidden_imports",
+    "numbers_above",
+    "read_answers",
+    "read_submission",
+    "read_texts",
+]
 
 CELL = 64  # bytes that one cell of an honest csv never exceeds
 LARGEST = 1e100  # above it a sum of squares overflows, which would look like a fault of the grader
 
 
-def read_answers(path: Path, id: str, columns: Sequence[str]) -> pd.DataFrame:
-    """The hidden answers, by id."""
-    table = pd.read_csv(path, dtype={id: str}).set_index(id)
+def read_answers(path: Path, id: str, columns: Sequence[str], text: bool = False) -> pd.DataFrame:
+    """The hidden answers, by id; as numbers, or as `text`."""
+    table = pd.read_csv(path, dtype=str if text else {id: str}, keep_default_na=not text).set_index(id)
     return table[list(columns)]
 
 
 def read_submission(path: Path, id: str, columns: Sequence[str], like: pd.DataFrame) -> pd.DataFrame:
     """The submitted numbers by id, in the order of the answers: every id once, every cell a finite number."""
-    table = _table(path, [id, *columns], rows=len(like))
+    texts = read_texts(path, id, columns, like, CELL)
+    numbers = pd.DataFrame(index=texts.index)
+    for column in columns:
+        values = [_number(text) for text in texts[column]]
+        if wrong := [text for text, value in zip(texts[column], values, strict=True) if not abs(value) < LARGEST]:
+            raise InvalidSubmission(
+                f"{path.name} has {len(wrong):,} values of {column} that are not usable numbers: {_shown(wrong)}"
+            )
+        numbers[column] = values
+    return numbers
+
+
+def read_texts(path: Path, id: str, columns: Sequence[str], like: pd.DataFrame, cell: int) -> pd.DataFrame:
+    """The submitted cells as text by id, in the order of the answers, where a cell has about `cell` bytes at most."""
+    table = _table(path, [id, *columns], len(like), cell)
     ids = [row[0].strip() for row in table]
     known = set(like.index)
     if repeated := [each for each, count in Counter(ids).items() if count > 1]:
@@ -34,25 +57,18 @@ def read_submission(path: Path, id: str, columns: Sequence[str], like: pd.DataFr
         raise InvalidSubmission(f"{path.name} has {len(unknown):,} unknown {id}: {_shown(unknown)}")
     if missing := sorted(known - set(ids)):
         raise InvalidSubmission(f"{path.name} lacks {len(missing):,} {id}: {_shown(missing)}")
-    numbers = pd.DataFrame(index=pd.Index(ids, name=id, dtype=like.index.dtype))
-    for place, column in enumerate(columns, 1):
-        values = [_number(row[place]) for row in table]
-        if wrong := [row[place] for row, value in zip(table, values, strict=True) if not abs(value) < LARGEST]:
-            raise InvalidSubmission(
-                f"{path.name} has {len(wrong):,} values of {column} that are not usable numbers: {_shown(wrong)}"
-            )
-        numbers[column] = values
-    return numbers.loc[like.index]
+    cells = {column: [row[place].strip() for row in table] for place, column in enumerate(columns, 1)}
+    return pd.DataFrame(cells, index=pd.Index(ids, name=id, dtype=like.index.dtype), dtype=str).loc[like.index]
 
 
-def _table(path: Path, columns: list[str], rows: int) -> list[list[str]]:
+def _table(path: Path, columns: list[str], rows: int, cell: int) -> list[list[str]]:
     """The rows of the csv as text, below its header; its size is looked at before its content."""
     if not path.is_file():
         raise InvalidSubmission(f"{path.name} is missing")
     size = path.stat().st_size
     if size == 0:
         raise InvalidSubmission(f"{path.name} is empty")
-    if size > (most := (rows + 1000) * len(columns) * CELL):
+    if size > (most := (rows + 1000) * len(columns) * cell):
         raise InvalidSubmission(f"{path.name} has {size:,} bytes; {rows:,} predictions need at most {most:,}")
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:

@@ -1,4 +1,4 @@
-"""python -m mlagentbench.grading.child TASK SUBMISSION PRIVATE ANSWER: runs one grade.py in a process of its own."""
+"""python -m mlagentbench.grading.child TASK SUBMISSION SOURCES PRIVATE ANSWER: runs a grade.py, apart from us."""
 
 import json
 import math
@@ -11,13 +11,13 @@ from mlagentbench.errors import Fault, InvalidSubmission
 LONGEST = 1000  # characters of a sentence
 
 
-def main(folder: Path, submission: Path, private: Path, answer: Path) -> None:
+def main(folder: Path, submission: Path, sources: Path, private: Path, answer: Path) -> None:
     """Write the score, or whose fault it is that there is none."""
     grader = runpy.run_path(str(folder / "grade.py"))
     report: dict[str, object] = {}
     try:
         if "violations" in grader:
-            report["violations"] = [_sentence(found) for found in grader["violations"](submission)]
+            report["violations"] = [_sentence(found) for found in grader["violations"](sources)]
         score = float(grader["grade"](submission, private))
         if not math.isfinite(score):
             raise Fault(f"the grader returned {score}")

@@ -8,19 +8,24 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from mlagentbench.errors import InvalidSubmission, TaskFault
+from mlagentbench.grading.sources import SOURCE
 from mlagentbench.home import scratch
 from mlagentbench.preparation.prepare import Prepared
 from mlagentbench.records import Record
 from mlagentbench.sandbox.choose import unprivileged_user
 from mlagentbench.task import Task
+from mlagentbench.workspace.manifest import Entry
 from mlagentbench.workspace.store import Store
 
 PACKAGE = Path(__file__).parents[2]
+LONGEST = 1000  # characters of a path
+SCRIPTS = 1000  # of an agent are looked at for what is against the rules
 
 
 class Grade(Record):
@@ -38,36 +43,46 @@ def grade(task: Task, data: Prepared, store: Store, step: int, sandbox: str) -> 
     with _submission(task, store, step) as submission:
         if isinstance(submission, InvalidSubmission):
             return Grade(invalid=str(submission))
-        found = _ask_child(task, submission, data.private, sandbox)
+        found = _ask_child(task, *submission, data.private, sandbox)
     return found.but(seconds=round(time.monotonic() - started, 3))
 
 
 @contextmanager
-def _submission(task: Task, store: Store, step: int) -> Iterator[Path | InvalidSubmission]:
-    """A fresh copy of what is graded, or why there is none."""
+def _submission(task: Task, store: Store, step: int) -> Iterator[tuple[Path, Path] | InvalidSubmission]:
+    """Fresh copies of what is graded and of the scripts beside it, or why there are none."""
     with scratch() as folder:
         wanted = task.config.submission
         if wanted == ".":
             target = folder / "submission"
             target.mkdir()
             store.restore(step, target, owner=unprivileged_user("grading"))
-            yield target
+            yield target, target
             return
-        entry = store.state(step).get(wanted)
+        state = store.state(step)
+        entry = state.get(wanted)
         if entry is None:
             yield InvalidSubmission(f"{wanted} is missing")
         elif entry.kind != "file":
             yield InvalidSubmission(f"{wanted} is a {entry.kind}, not a file")
         else:
-            target = folder / Path(wanted).name
+            target, sources = folder / Path(wanted).name, folder / "sources"
             store.export(step, wanted, target)
-            yield target
+            sources.mkdir()
+            for name in islice((name for name, each in state.items() if _is_script(name, each)), SCRIPTS):
+                (sources / name).parent.mkdir(parents=True, exist_ok=True)
+                store.export(step, name, sources / name)
+            yield target, sources
 
 
-def _ask_child(task: Task, submission: Path, private: Path, sandbox: str) -> Grade:
+def _is_script(name: str, entry: Entry) -> bool:
+    """Whether a file may hold what a task's rules are about; an agent's strange names are no trouble of ours."""
+    return entry.kind == "file" and name.endswith(".py") and entry.size <= SOURCE and len(name) < LONGEST
+
+
+def _ask_child(task: Task, submission: Path, sources: Path, private: Path, sandbox: str) -> Grade:
     with scratch() as folder:
         answer, errors = folder / "answer.json", folder / "errors.txt"
-        paths = [str(path) for path in (task.folder, submission, private, answer)]
+        paths = [str(path) for path in (task.folder, submission, sources, private, answer)]
         # It dies with us, however we die, and what it says is neither trusted nor held in memory.
         command = ["setpriv", "--pdeathsig", "KILL", "--", sys.executable, "-P", "-m", "mlagentbench.grading.child"]
         try:

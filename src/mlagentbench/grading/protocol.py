@@ -1,15 +1,12 @@
 """Drives a submission's code inside the sandbox: questions go in, answers come out, the clock is on this side."""
 
-import ast
 import json
 import os
 import select
-import stat
 import struct
 import subprocess
 import time
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -26,7 +23,6 @@ from mlagentbench.sandbox.choose import sandbox, unprivileged_user
 
 Array = np.ndarray[Any, Any]
 FAILED = 1 << 63  # the bit of an answer's length which says that the answer is an error
-SOURCE = 1 << 20  # bytes of a source file, at most
 
 
 class Program:
@@ -182,55 +178,3 @@ def _all_but(environment: Runtime, packages: Sequence[str]) -> tuple[str, ...]:
     inside = f"{environment.INSIDE}/{environment.packages.relative_to(environment.folder)}"
     folders = [path.name for path in environment.packages.iterdir() if path.is_dir()]
     return tuple(f"{inside}/{name}" for name in folders if name.lower().split("-")[0] not in wanted)
-
-
-def forbidden_imports(folder: Path, start: str, forbidden: Sequence[str]) -> list[str]:
-    """Sentences on what `start`, and the modules beside it that it imports, import against the rules."""
-    found, todo, seen = [], [start], {start}
-    while todo:
-        name = todo.pop()
-        for line, module in _imports(folder, name):
-            if module.split(".")[0] in forbidden:
-                found.append(f"{name} line {line} imports {module}")
-            beside = {file for file in _files(name, module) if (folder / file).is_file()} - seen
-            seen |= beside
-            todo += sorted(beside)
-    return found
-
-
-def _imports(folder: Path, name: str) -> Iterator[tuple[int, str]]:
-    """The line and the name of every module that a file imports; names after `from x import` may be modules too."""
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            tree = ast.parse(_source(folder, name))
-    except (SyntaxError, ValueError, OSError, RecursionError, MemoryError):
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            start = "." * node.level + (node.module or "")
-            yield from (
-                (node.lineno, f"{start}.{alias.name}" if node.module else start + alias.name) for alias in node.names
-            )
-
-
-def _source(folder: Path, name: str) -> bytes:
-    """A file of the submission, of a reasonable size; a link, which could lead anywhere, is not followed."""
-    path = folder / name
-    if any(part.is_symlink() for part in (path, *path.parents) if part.is_relative_to(folder) and part != folder):
-        raise OSError(f"{name} is reached through a link")
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode) or status.st_size > SOURCE:
-        raise OSError(f"{name} is no source file")
-    return path.read_bytes()
-
-
-def _files(importer: str, module: str) -> Iterator[str]:
-    """Where, below the submission's folder, the module or the packages that hold it would lie."""
-    dots = len(module) - len(module.lstrip("."))
-    base = Path(importer).parents[dots - 1] if 0 < dots <= len(Path(importer).parents) else Path()
-    parts = module.lstrip(".").split(".")
-    for count in range(1, len(parts) + 1):
-        place = base.joinpath(*parts[:count])
-        yield from (f"{place}.py", f"{place}/__init__.py")

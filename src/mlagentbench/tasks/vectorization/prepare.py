@@ -14,7 +14,7 @@ LAYERS = [
     {"images": [4, 16, 8, 8], "filters": [24, 16, 1, 1], "stride": 1, "padding": 0},
 ]
 IMAGES = {"open": 1, "paper": 4}  # times as many as above
-ROUNDS = {"open": (6, 20), "paper": (4, 10)}  # of measuring: at least, and at most on a restless machine
+ROUNDS = {"open": (5, 10), "paper": (4, 10)}  # of measuring: at least, and at most on a restless machine
 
 
 def prepare(edition: str, raw: Path, public: Path, private: Path, seed: int) -> None:

@@ -1,0 +1,116 @@
+"""Looks for what is against a task's rules in the scripts that an agent left; reads them, and never runs them."""
+
+import ast
+import re
+import stat
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+SOURCE = 1 << 20  # bytes of a source file, at most
+
+
+def forbidden_imports(folder: Path, start: str, forbidden: Sequence[str]) -> list[str]:
+    """Sentences on what `start`, and the modules beside it that it imports, import against the rules."""
+    return [
+        f"{name} line {line} imports {module}"
+        for name, tree in _scripts(folder, start)
+        for line, module in _imports(tree)
+        if module.split(".")[0] in forbidden
+    ]
+
+
+def numbers_above(folder: Path, start: str, names: str, most: float) -> list[str]:
+    """Sentences on where these scripts give a number over `most` to a name that matches, or pass it by that name."""
+    return [
+        f"{name} line {line} sets {called} to {number:g}; at most {most:g} is allowed"
+        for name, tree in _scripts(folder, start)
+        for line, called, number in _numbers(tree)
+        if number > most and re.search(names, called, re.IGNORECASE)
+    ]
+
+
+def _scripts(folder: Path, start: str) -> Iterator[tuple[str, ast.Module]]:
+    """`start` and, one after another, the files beside it that it imports."""
+    todo, seen = [start], {start}
+    while todo:
+        name = todo.pop()
+        try:
+            with warnings.catch_warnings(action="ignore"):
+                tree = ast.parse(_source(folder, name))
+        except (SyntaxError, ValueError, OSError, RecursionError, MemoryError):
+            continue
+        yield name, tree
+        for _, module in _imports(tree):
+            beside = {file for file in _files(name, module) if (folder / file).is_file()} - seen
+            seen |= beside
+            todo += sorted(beside)
+
+
+def _imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """The line and the name of every module that a file imports; names after `from x import` may be modules too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            start = "." * node.level + (node.module or "")
+            yield from (
+                (node.lineno, f"{start}.{alias.name}" if node.module else start + alias.name) for alias in node.names
+            )
+
+
+def _numbers(tree: ast.Module) -> Iterator[tuple[int, str, float]]:
+    """The line, the name and the value of every number that has a name; sums and products of numbers are worked out."""
+    for node in ast.walk(tree):
+        named: list[tuple[str, ast.expr | None]] = []
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                named += _pairs(target, node.value)
+        elif isinstance(node, ast.AnnAssign | ast.NamedExpr):
+            named += _pairs(node.target, node.value)
+        elif isinstance(node, ast.keyword):
+            named.append((node.arg or "", node.value))
+        elif isinstance(node, ast.For) and isinstance(node.iter, ast.Call) and node.iter.args:
+            named += _pairs(node.target, node.iter.args[1 if len(node.iter.args) > 1 else 0])  # range(from, to)
+        for called, value in named:
+            number = _value(value)
+            if number is not None:
+                yield getattr(node, "lineno", 0), called, number
+
+
+def _pairs(target: ast.expr, value: ast.expr | None) -> list[tuple[str, ast.expr | None]]:
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        return [pair for each in zip(target.elts, value.elts, strict=True) for pair in _pairs(*each)]
+    name = {ast.Name: "id", ast.Attribute: "attr"}.get(type(target))
+    return [(getattr(target, name), value)] if name else []
+
+
+def _value(node: ast.expr | None) -> float | None:
+    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        return float(node.value)  # type: ignore[arg-type]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mult):
+        left, right = _value(node.left), _value(node.right)
+        if left is not None and right is not None:
+            return left + right if isinstance(node.op, ast.Add) else left * right
+    return None
+
+
+def _source(folder: Path, name: str) -> bytes:
+    """A file of the submission, of a reasonable size; a link, which could lead anywhere, is not followed."""
+    path = folder / name
+    if any(part.is_symlink() for part in (path, *path.parents) if part.is_relative_to(folder) and part != folder):
+        raise OSError(f"{name} is reached through a link")
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size > SOURCE:
+        raise OSError(f"{name} is no source file")
+    return path.read_bytes()
+
+
+def _files(importer: str, module: str) -> Iterator[str]:
+    """Where, below the submission's folder, the module or the packages that hold it would lie."""
+    dots = len(module) - len(module.lstrip("."))
+    base = Path(importer).parents[dots - 1] if 0 < dots <= len(Path(importer).parents) else Path()
+    parts = module.lstrip(".").split(".")
+    for count in range(1, len(parts) + 1):
+        place = base.joinpath(*parts[:count])
+        yield from (f"{place}.py", f"{place}/__init__.py")
