@@ -22,6 +22,8 @@ TaskName = Annotated[str, typer.Argument(metavar="TASK", help="A task of the sui
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
 EditionName = Annotated[str, typer.Option("--edition", help="open: no credentials, minutes; paper: the paper's data.")]
 Isolation = Annotated[str, typer.Option("--sandbox", help="bwrap, or none (marks the result unsandboxed).")]
+Gpu = Annotated[str, typer.Option("--gpu", help="GPUs that scripts may use: a number, 0,1 or all; none by default.")]
+Instance = Annotated[str, typer.Option("--instance", help="Data drawn by prepare --fresh.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 AgentName = Annotated[str, typer.Option("--agent", help="An agent's name, or a file PATH.py.")]
 
@@ -111,7 +113,8 @@ def run(
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the agent and of its scripts.")] = 0,
     out: Annotated[Path | None, typer.Option("--out", help="Folder of the run; must be new or empty.")] = None,
     isolation: Isolation = "bwrap",
-    instance: Annotated[str, typer.Option("--instance", help="Data drawn by prepare --fresh.")] = "",
+    instance: Instance = "",
+    gpu: Gpu = "",
     memory: Annotated[float | None, typer.Option("--memory", help="GB that a script may use.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -128,7 +131,7 @@ def run(
     limits = {name: value for name, value in asked.items() if value is not None}
     folder = out or new_place(Task.load(task).name, agent)
     with _resumable(folder):
-        setup = set_up(task, edition, isolation, say, instance)
+        setup = set_up(task, edition, isolation, say, instance, gpu)
         with watching() as watch:
             result = start(setup, agent, folder, seed, limits, watch)
     _show_result(result, as_json)
@@ -212,7 +215,8 @@ def baseline(
     count: Annotated[int, typer.Option("-n", min=2, help="How many runs, each with a seed of its own.")] = 8,
     edition: EditionName = "open",
     isolation: Isolation = "bwrap",
-    instance: Annotated[str, typer.Option("--instance", help="Data drawn by prepare --fresh.")] = "",
+    instance: Instance = "",
+    gpu: Gpu = "",
     as_json: AsJson = False,
 ) -> None:
     """Measure the starter's own scores, and print their distribution."""
@@ -220,7 +224,7 @@ def baseline(
     from mlagentbench.runner.start import measure_baseline
     from mlagentbench.terminal.words import number, say
 
-    found, scores = measure_baseline(set_up(task, edition, isolation, say, instance), count, say)
+    found, scores = measure_baseline(set_up(task, edition, isolation, say, instance, gpu), count, say)
     if as_json:
         _print_json({"task": task, "edition": edition, **found.model_dump(), "scores": scores})
     else:

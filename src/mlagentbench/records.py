@@ -112,6 +112,7 @@ class RunSpec(Record):
     seed: int
     limits: Limits
     sandbox: str
+    gpu: str = ""
     interactive: bool = False
     metric: str = ""
     better: Better = "higher"

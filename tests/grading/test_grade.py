@@ -38,7 +38,7 @@ def graded(variant: Callable[..., Path], open_env: Callable[..., Environment]) -
         setup = set_up(str(folder), "open", "bwrap", lambda line: None)
         env = open_env(setup=setup)
         env.step(Call(action="Write File", args={"file_name": "submission.csv", "content": "id,value\n"}))
-        return grade(setup.task, setup.data, env.world.store, 1, "bwrap")
+        return grade(setup.task, setup.data, env.world.store, 1, setup.sandbox)
 
     return grade_with
 
@@ -121,5 +121,5 @@ def test_rules_are_looked_for_in_the_scripts_beside_a_table(
         env.step(Call(action="Write File", args={"file_name": name, "content": content}))
     long = "/".join(["x" * 200] * 10)
     env.step(Call(action="Write File", args={"file_name": f"{long}/a.py", "content": "EPOCHS = 99\n"}))
-    found = grade(setup.task, setup.data, env.world.store, 4, "bwrap")
+    found = grade(setup.task, setup.data, env.world.store, 4, setup.sandbox)
     assert (found.score, found.violations) == (1.0, ("deep/net.py line 1 sets EPOCHS to 99; at most 10 is allowed",))

@@ -18,6 +18,7 @@ from mlagentbench.grading.sources import SOURCE
 from mlagentbench.home import scratch
 from mlagentbench.preparation.prepare import Prepared
 from mlagentbench.records import Record
+from mlagentbench.sandbox.base import Sandbox
 from mlagentbench.sandbox.choose import unprivileged_user
 from mlagentbench.task import Task
 from mlagentbench.workspace.manifest import Entry
@@ -37,7 +38,7 @@ class Grade(Record):
     seconds: float = 0.0
 
 
-def grade(task: Task, data: Prepared, store: Store, step: int, sandbox: str) -> Grade:
+def grade(task: Task, data: Prepared, store: Store, step: int, sandbox: Sandbox) -> Grade:
     """The grade of the workspace as it was after a step; a crash of the grader is a TaskFault, and never a zero."""
     started = time.monotonic()
     with _submission(task, store, step) as submission:
@@ -79,7 +80,7 @@ def _is_script(name: str, entry: Entry) -> bool:
     return entry.kind == "file" and name.endswith(".py") and entry.size <= SOURCE and len(name) < LONGEST
 
 
-def _ask_child(task: Task, submission: Path, sources: Path, private: Path, sandbox: str) -> Grade:
+def _ask_child(task: Task, submission: Path, sources: Path, private: Path, sandbox: Sandbox) -> Grade:
     with scratch() as folder:
         answer, errors = folder / "answer.json", folder / "errors.txt"
         paths = [str(path) for path in (task.folder, submission, sources, private, answer)]
@@ -107,13 +108,14 @@ def _ask_child(task: Task, submission: Path, sources: Path, private: Path, sandb
             raise TaskFault(f"{task.name}/grade.py gave an answer that is none: {error}") from error
 
 
-def _environment(task: Task, sandbox: str) -> Iterator[tuple[str, str]]:
+def _environment(task: Task, sandbox: Sandbox) -> Iterator[tuple[str, str]]:
     """The few variables that a grader may see; tokens are not among them."""
     yield from ((name, os.environ[name]) for name in ("PATH", "HOME", "MLAGENTBENCH_HOME") if name in os.environ)
     yield "LANG", "C.UTF-8"
     yield "PYTHONPATH", str(PACKAGE)
     yield "PYTHONDONTWRITEBYTECODE", "1"
-    yield "MLAGENTBENCH_GRADING", json.dumps({"runtime": task.config.runtime, "sandbox": sandbox})
+    settings = {"runtime": task.config.runtime, "sandbox": sandbox.name, "gpu": sandbox.gpu}
+    yield "MLAGENTBENCH_GRADING", json.dumps(settings)
 
 
 def _last_words(errors: Path, code: int) -> str:

@@ -45,7 +45,7 @@ class Program:
         self.name = f"{module}.{function}"
         self._paused = False
         environment = runtime(settings["runtime"])
-        self._sandbox = sandbox(settings["sandbox"])
+        self._sandbox = sandbox(settings["sandbox"], settings.get("gpu", ""))
         code = Path(driver.__file__)
         inside = str(code) if self._sandbox.name == "none" else "/opt/driver.py"
         box = Box(

@@ -32,7 +32,7 @@ def run(
             lay_out(env, setup)
         note = work(agent, env, folder)
         ending: Ending = env.ending or ("crashed" if note else "stopped")
-        graded = grade(setup.task, setup.data, env.world.store, len(env.steps), setup.sandbox.name)
+        graded = grade(setup.task, setup.data, env.world.store, len(env.steps), setup.sandbox)
     except (Fault, OSError) as fault:
         ending, graded, note = "fault", Grade(), f"{type(fault).__name__}: {fault}"
     finally:

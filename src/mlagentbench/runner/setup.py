@@ -15,6 +15,7 @@ from mlagentbench.runner.baselines import baseline_of
 from mlagentbench.runtimes.base import Runtime, ensure
 from mlagentbench.sandbox.base import Sandbox
 from mlagentbench.sandbox.choose import sandbox
+from mlagentbench.sandbox.gpu import granted
 from mlagentbench.task import Task
 
 
@@ -45,6 +46,7 @@ class Setup:
             seed=seed,
             limits=limits,
             sandbox=self.sandbox.name,
+            gpu=self.sandbox.gpu,
             interactive=interactive,
             metric=self.task.config.metric,
             better=self.task.config.better,
@@ -55,11 +57,12 @@ class Setup:
         )
 
 
-def set_up(task: str, edition: str, isolation: str, say: Say, instance: str = "") -> Setup:
+def set_up(task: str, edition: str, isolation: str, say: Say, instance: str = "", gpu: str = "") -> Setup:
     """Make ready whatever is missing, once."""
     loaded = Task.load(task)
     loaded.edition(edition)
-    isolated = sandbox(isolation)
+    granted(gpu)
+    isolated = sandbox(isolation, gpu)
     runtime = ensure(loaded.config.runtime, say)
     return Setup(loaded, edition, prepared(loaded, edition, say, instance), runtime, isolated)
 
@@ -67,7 +70,7 @@ def set_up(task: str, edition: str, isolation: str, say: Say, instance: str = ""
 def set_up_again(spec: RunSpec, say: Say) -> Setup:
     """The same for a run that exists, on this machine or another."""
     task = Task.load(spec.task)
-    isolated = sandbox(spec.sandbox)
+    isolated = sandbox(spec.sandbox, spec.gpu)
     return Setup(task, spec.edition, _same_data(task, spec, say), ensure(task.config.runtime, say), isolated)
 
 

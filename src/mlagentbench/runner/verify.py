@@ -65,7 +65,7 @@ def _claims(folder: RunFolder, setup: Setup, claimed: Result, steps: list[Step])
     store = folder.store(setup.data, writable=False)
     again = Grade()
     if claimed.ending != "fault":
-        again = grade(setup.task, setup.data, store, len(steps), folder.spec.sandbox)
+        again = grade(setup.task, setup.data, store, len(steps), setup.sandbox)
     if _close(claimed.score, again.score, setup.task.config.repeatable):
         again = again.but(score=claimed.score)  # as near as this task's scores repeat themselves
     found = account(folder, steps, claimed.ending, again)
@@ -94,7 +94,7 @@ def curve(folder: RunFolder, setup: Setup, every_step: bool) -> Iterator[tuple[i
         key = store.tree_hash(step) if wanted == "." else str(store.state(step).get(wanted))
         if key not in seen:
             try:
-                seen[key] = grade(setup.task, setup.data, store, step, folder.spec.sandbox)
+                seen[key] = grade(setup.task, setup.data, store, step, setup.sandbox)
             except Fault as fault:
                 raise type(fault)(f"step {step}: {fault}") from fault
         yield step, seen[key]

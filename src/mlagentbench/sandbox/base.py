@@ -123,9 +123,12 @@ def attend(child: "subprocess.Popen[bytes]", box: Box, group: Group, stdin: int,
 
 
 class Sandbox(ABC):
-    """A way of running commands."""
+    """A way of running commands, with the GPUs that were granted."""
 
     name: str
+
+    def __init__(self, gpu: str = "") -> None:
+        self.gpu = gpu
 
     @abstractmethod
     def start(self, argv: Sequence[str], box: Box, stdin: int = subprocess.DEVNULL) -> Process:

@@ -13,7 +13,7 @@ from mlagentbench.errors import SandboxFault, UsageError
 from mlagentbench.home import home
 from mlagentbench.records import GB
 from mlagentbench.runtimes.base import PYTHON, Runtime
-from mlagentbench.sandbox import gate, seccomp
+from mlagentbench.sandbox import gate, gpu, seccomp
 from mlagentbench.sandbox.base import Box, Process, Sandbox, attend
 from mlagentbench.sandbox.cgroups import Group
 from mlagentbench.sandbox.launch import launcher
@@ -31,7 +31,8 @@ class Bubblewrap(Sandbox):
 
     name = "bwrap"
 
-    def __init__(self) -> None:
+    def __init__(self, gpu: str = "") -> None:
+        super().__init__(gpu)
         found = which("bwrap")
         if not found:
             raise UsageError(f"this machine has no bubblewrap to isolate agents with; {INSTALL}")
@@ -48,7 +49,14 @@ class Bubblewrap(Sandbox):
         try:
             # Its libraries may lie beside it.
             bwrap = f"{launcher().stage(self._program.parent)}/{self._program.name}"
-            command = [*_unprivileged(box.owner), bwrap, *_profile(box, data), "--seccomp", str(fds[-1]), "--"]
+            command = [
+                *_unprivileged(box.owner),
+                bwrap,
+                *_profile(box, data, self.gpu),
+                "--seccomp",
+                str(fds[-1]),
+                "--",
+            ]
             if "pids" not in group.folders:  # counted inside, where this user has no other processes
                 command += ["prlimit", f"--nproc={limits.processes}"]
             command += gate.gated(argv, stdin)
@@ -73,7 +81,7 @@ def _unprivileged(owner: int | None) -> list[str]:
     return ["setpriv", "--reuid", str(owner), "--regid", str(owner), "--clear-groups", "--no-new-privs", "--"]
 
 
-def _profile(box: Box, data: dict[str, int]) -> Iterator[str]:
+def _profile(box: Box, data: dict[str, int], gpus: str) -> Iterator[str]:
     yield from ("--unshare-all", "--unshare-user", "--disable-userns", "--new-session", "--die-with-parent")
     yield from ("--cap-drop", "ALL", "--clearenv", "--uid", "1000", "--gid", "1000", "--hostname", "sandbox")
     yield from _system()
@@ -84,7 +92,7 @@ def _profile(box: Box, data: dict[str, int]) -> Iterator[str]:
     for place in (*_secrets(box), *box.masked):
         yield from ("--tmpfs", place, "--remount-ro", place)
     shared = str(int(box.limits.memory_gb * GB / 4))
-    yield from ("--proc", "/proc", "--dev", "/dev")
+    yield from ("--proc", "/proc", "--dev", "/dev", *gpu.shown(gpus))
     for place in ("/dev/shm", "/tmp", "/home/agent"):
         yield from ("--size", shared, "--perms", "0700", "--tmpfs", place)
     for name, fd in data.items():
@@ -100,7 +108,7 @@ def _profile(box: Box, data: dict[str, int]) -> Iterator[str]:
         yield from ("--ro-bind", f"{workspace}/{path}", f"/workspace/{path}")
     yield from ("--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/")
     yield from ("--chdir", "/workspace")
-    for key, value in {**runtime.environment, **box.environment}.items():
+    for key, value in {**runtime.environment, **gpu.environment(gpus), **box.environment}.items():
         yield from ("--setenv", key, value)
 
 

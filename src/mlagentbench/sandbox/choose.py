@@ -11,16 +11,16 @@ NAMES = ("bwrap", "none")
 FIRST_USER, USERS = 1_900_000_000, 1_000_000  # above what distributions and containers hand out
 
 
-def sandbox(name: str) -> Sandbox:
-    """The sandbox called `name`; a machine that lacks it gets a sentence that says what to install."""
+def sandbox(name: str, gpu: str = "") -> Sandbox:
+    """The sandbox called `name`, with these GPUs; a machine that lacks it gets a sentence that says what to install."""
     if name == "bwrap":
         from mlagentbench.sandbox.bwrap import Bubblewrap
 
-        return Bubblewrap()
+        return Bubblewrap(gpu)
     if name == "none":
         from mlagentbench.sandbox.none import NoSandbox
 
-        return NoSandbox()
+        return NoSandbox(gpu)
     raise UsageError(f"no sandbox {name!r}; there are: {', '.join(NAMES)}")
 
 

@@ -10,6 +10,7 @@ from mlagentbench.records import GB
 from mlagentbench.sandbox import gate
 from mlagentbench.sandbox.base import Box, Process, Sandbox, attend
 from mlagentbench.sandbox.cgroups import Group
+from mlagentbench.sandbox.gpu import granted
 from mlagentbench.sandbox.processes import MARK
 
 DIE_TOO = ("setpriv", "--pdeathsig", "KILL", "--")  # with the harness; its children wait for the next one's sweep
@@ -30,6 +31,7 @@ class NoSandbox(Sandbox):
             "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
             "PYTHONPATH": str(box.runtime.packages),
             "HOME": str(box.workspace),
+            "CUDA_VISIBLE_DEVICES": ",".join(path.name[6:] for path in granted(self.gpu) if path.name[6:].isdigit()),
             **box.environment,
             MARK: mark,
         }

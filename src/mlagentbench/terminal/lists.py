@@ -57,9 +57,9 @@ def _tasks() -> list[Row]:
                 "category": task.config.category,
                 "modality": task.config.modality,
                 "metric": f"{task.config.metric} {arrow}",
-                "open_edition": edition.size,
                 "baseline": edition.baseline.mean if edition.baseline else None,
                 "reference": edition.reference,
+                **{f"{name}_edition": each.size for name, each in task.config.editions.items()},
             }
         )
     return found

@@ -1,0 +1,50 @@
+"""GPUs inside the sandbox: the devices that were granted, and the driver's libraries, read-only."""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from mlagentbench.errors import UsageError
+
+SHARED = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")  # what every GPU of a machine needs
+DRIVER = "libcuda.so.1"
+
+
+def granted(gpu: str, devices: Path = Path("/dev")) -> list[Path]:
+    """The devices behind `gpu`: nothing, `all`, or numbers with commas between them."""
+    if not gpu:
+        return []
+    there = sorted((path for path in devices.glob("nvidia[0-9]*")), key=lambda path: int(path.name[6:]))
+    wanted = there if gpu == "all" else [devices / f"nvidia{number.strip()}" for number in gpu.split(",")]
+    if not wanted or not set(wanted) <= set(there):
+        numbers = ", ".join(path.name[6:] for path in there)
+        raise UsageError(f"no GPU {gpu!r} here; " + (f"there are: {numbers}, all" if there else "there is none at all"))
+    return [*wanted, *(path for name in SHARED if (path := devices / name).exists())]
+
+
+def shown(gpu: str) -> Iterator[str]:
+    """How bubblewrap is told to show them, over its own /dev."""
+    for device in granted(gpu):
+        yield from ("--dev-bind", str(device), str(device))
+    for folder in libraries() if gpu else ():
+        yield from ("--ro-bind", folder, folder)
+
+
+def environment(gpu: str) -> dict[str, str]:
+    """What tells programs where the driver lies, should its folder be in no list of the system's own."""
+    return {"LD_LIBRARY_PATH": ":".join(libraries())} if gpu and libraries() else {}
+
+
+@cache
+def libraries() -> tuple[str, ...]:
+    """Folders with the driver's libraries that lie outside of what the sandbox shows anyway."""
+    known = subprocess.run(
+        ["ldconfig", "-p"], capture_output=True, text=True, check=False, env={"PATH": "/usr/sbin:/sbin"}
+    )
+    named = re.findall(rf"{re.escape(DRIVER)} .*=> (/.*)", known.stdout)
+    named += [f"{folder}/{DRIVER}" for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
+    folders = (os.path.realpath(Path(path).parent) for path in named if Path(path).exists())
+    return tuple(dict.fromkeys(folder for folder in folders if not f"{folder}/".startswith(("/usr/", "/lib/"))))
