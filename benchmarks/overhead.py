@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from mlagentbench.environment import Environment
-from mlagentbench.records import Call, Limits
+from mlagentbench.records import Call, Contestant, Limits
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.run import enter, lay_out
 from mlagentbench.runner.setup import Setup, set_up
@@ -58,7 +58,7 @@ def seconds(deed: Callable[[], object], times: int) -> float:
 
 @contextmanager
 def environment(setup: Setup, folder: Path) -> Iterator[Environment]:
-    run = RunFolder.create(folder, setup.spec("benchmark", 0, Limits(steps=100_000)))
+    run = RunFolder.create(folder, setup.spec(Contestant(agent="benchmark"), 0, Limits(steps=100_000)))
     env = enter(setup, run)
     try:
         lay_out(env, setup)

@@ -6,13 +6,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from mlagentbench.agents.base import Agent
 from mlagentbench.environment import Environment
-from mlagentbench.records import Call, Limits, Result
+from mlagentbench.records import Call, Contestant, Limits, Result
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.run import enter, lay_out, run
 from mlagentbench.runner.setup import Setup, set_up
@@ -77,15 +78,17 @@ def open_env(setup: Setup, tmp_path: Path) -> Iterator[Callable[..., Environment
     """Environments without an agent: open_env() begins one, open_env() again resumes it."""
     opened: list[Environment] = []
 
-    def open_one(name: str = "run", setup: Setup = setup, person: Any = None, **limits: Any) -> Environment:
+    def open_one(
+        name: str = "run", setup: Setup = setup, person: Any = None, models: Any = MappingProxyType({}), **limits: Any
+    ) -> Environment:
         path = tmp_path / name
         if (path / "run.json").is_file():
             folder = RunFolder(path)
             folder.rewind()
         else:
-            spec = setup.spec("nobody", 0, limits_of(setup, limits), interactive=person is not None)
+            spec = setup.spec(Contestant(agent="nobody"), 0, limits_of(setup, limits), interactive=person is not None)
             folder = RunFolder.create(path, spec)
-        env = enter(setup, folder, person)
+        env = enter(setup, folder, person, models)
         if not env.replaying:
             lay_out(env, setup)
         opened.append(env)
@@ -116,19 +119,28 @@ def do() -> Callable[..., str]:
 def play(setup: Setup, tmp_path: Path) -> Callable[..., Result]:
     """A whole run, graded, whose agent is a function: play(lambda env: ...)."""
 
-    def play_one(behaviour: Behaviour, name: str = "run", setup: Setup = setup, **limits: Any) -> Result:
+    def play_one(
+        behaviour: Behaviour,
+        name: str = "run",
+        setup: Setup = setup,
+        models: Any = MappingProxyType({}),
+        from_step: int | None = None,
+        **limits: Any,
+    ) -> Result:
         class Played(Agent):
             def run(self, env: Environment) -> None:
                 behaviour(env)
 
+        agent = Played()
+        agent.models = models
         path = tmp_path / name
         if (path / "run.json").is_file():
             folder = RunFolder(path)
         else:
-            folder = RunFolder.create(path, setup.spec("played", 0, limits_of(setup, limits)))
+            folder = RunFolder.create(path, setup.spec(Contestant(agent="played"), 0, limits_of(setup, limits)))
         with folder.lock():
-            folder.rewind()
-            return run(setup, Played(), folder)
+            folder.rewind(from_step)
+            return run(setup, agent, folder)
 
     return play_one
 

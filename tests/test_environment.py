@@ -117,19 +117,6 @@ def test_a_script_is_cut_where_the_time_of_the_run_ends(open_env: Open, do: Do) 
         do(env, "List Files")
 
 
-def test_tokens_and_money_are_limits(open_env: Open, do: Do) -> None:
-    for limit, ending in ({"tokens": 100}, "tokens"), ({"dollars": 0.5}, "money"):
-        env = open_env(ending, **limit)
-        env.spend(99, 0.49)
-        assert not env.done
-        do(env, "List Files")
-        env.spend(1, 0.01)
-        assert env.ending == ending
-        with pytest.raises(RunOver, match=ending):
-            do(env, "List Files")
-        assert (trace(env)[0].tokens, trace(env)[0].dollars) == (99, 0.49)
-
-
 def test_a_final_answer_ends_the_run_and_a_wrong_one_does_not(env: Environment, do: Do) -> None:
     assert "final_answer is missing" in do(env, "Final Answer")
     assert not env.done
@@ -282,17 +269,6 @@ def test_the_time_that_a_replay_takes_is_not_counted(open_env: Open, do: Do) -> 
         do(env, "Python REPL", command=f"import time; time.sleep(0.3); x = {number}")
     assert used <= env.clock < used + 0.2
     assert do(env, "Python REPL", command="x") == "2"
-
-
-def test_tokens_and_money_go_on_where_they_were(open_env: Open, do: Do) -> None:
-    env = open_env(tokens=100)
-    env.spend(60, 0.1)
-    do(env, "List Files")
-    env = open_env()
-    do(env, "List Files")
-    assert (env.tokens, env.dollars) == (60, 0.1)
-    env.spend(40, 0)
-    assert env.ending == "tokens"
 
 
 def test_an_agent_that_does_not_repeat_itself_is_a_fault_that_says_how_to_go_on(open_env: Open, do: Do) -> None:

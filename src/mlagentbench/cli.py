@@ -116,25 +116,44 @@ def run(
     instance: Instance = "",
     gpu: Gpu = "",
     memory: Annotated[float | None, typer.Option("--memory", help="GB that a script may use.")] = None,
+    model: Annotated[str, typer.Option("--model", help="The model that the agent asks; see: list models.")] = "",
+    fast_model: Annotated[str, typer.Option("--fast-model", help="One for summaries and for reading files.")] = "",
+    edit_model: Annotated[str, typer.Option("--edit-model", help="One for rewriting scripts.")] = "",
+    tokens: Annotated[int | None, typer.Option("--tokens", help="Most tokens of all models together.")] = None,
+    dollars: Annotated[float | None, typer.Option("--dollars", help="Most dollars for all models together.")] = None,
+    options: Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE: an option of the agent.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Let an agent work on a task, and grade what it leaves."""
-    from mlagentbench.agents.base import load
+    from mlagentbench.records import Contestant
     from mlagentbench.runner.setup import new_place, set_up
-    from mlagentbench.runner.start import start
+    from mlagentbench.runner.start import make, start
     from mlagentbench.task import Task
     from mlagentbench.terminal.live import watching
     from mlagentbench.terminal.words import say
 
-    load(agent)  # a mistyped name should not wait for a download
-    asked = {"steps": steps, "hours": hours, "memory_gb": memory}
+    told = dict(_option(given) for given in options or [])
+    who = Contestant(agent=agent, options=told, model=model, fast_model=fast_model, edit_model=edit_model)
+    make(who, seed)  # a mistyped name should not wait for a download
+    asked = {"steps": steps, "hours": hours, "memory_gb": memory, "tokens": tokens, "dollars": dollars}
     limits = {name: value for name, value in asked.items() if value is not None}
     folder = out or new_place(Task.load(task).name, agent)
     with _resumable(folder):
         setup = set_up(task, edition, isolation, say, instance, gpu)
         with watching() as watch:
-            result = start(setup, agent, folder, seed, limits, watch)
+            result = start(setup, who, folder, seed, limits, watch)
     _show_result(result, as_json)
+
+
+def _option(given: str) -> tuple[str, Any]:
+    """NAME=VALUE, where VALUE is JSON if it can be, and else text."""
+    name, equals, value = given.partition("=")
+    if not equals:
+        raise UsageError(f"--set takes NAME=VALUE, and {given!r} has no =")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
 
 
 @app.command()

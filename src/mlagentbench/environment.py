@@ -3,7 +3,7 @@
 import difflib
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mlagentbench.actions import base as actions
@@ -11,8 +11,8 @@ from mlagentbench.actions.base import Action, World
 from mlagentbench.actions.python_repl import NAME as REPL
 from mlagentbench.actions.python_repl import rebuild
 from mlagentbench.errors import ActionError, Fault, RunOver
-from mlagentbench.journal import Journal
-from mlagentbench.records import GB, Call, Ending, RunSpec, Step
+from mlagentbench.journal import Journal, printable
+from mlagentbench.records import GB, Call, Ending, Message, Prompt, Reply, Role, RunSpec, Step, Tool
 from mlagentbench.task import Task
 from mlagentbench.workspace.paths import shown
 from mlagentbench.workspace.store import TooBig
@@ -27,9 +27,10 @@ class Environment:
         self, task: Task, spec: RunSpec, world: World, trace: Journal, recorded: tuple[Step, ...] = ()
     ) -> None:
         self.task, self.spec, self.world = task, spec, world
-        self.actions: dict[str, Action] = actions.load(spec.interactive)
+        self.actions: dict[str, Action] = actions.load(spec.interactive, bool(world.ledger.models))
         self.steps = world.steps
-        self.tokens, self.dollars = 0, 0.0
+        self.ledger = world.ledger
+        self.ledger.closed_steps = len(recorded)
         self.current: Call | None = None
         self.fault: Fault | None = None
         self.on_step: Callable[[Step], None] = lambda step: None
@@ -62,10 +63,8 @@ class Environment:
             return "submitted"
         if len(self.steps) >= limits.steps:
             return "steps"
-        if limits.tokens is not None and self.tokens >= limits.tokens:
-            return "tokens"
-        if limits.dollars is not None and self.dollars >= limits.dollars:
-            return "money"
+        if self.ledger.exhausted:
+            return self.ledger.exhausted
         return "time" if self.seconds_left <= 0 else None
 
     @property
@@ -73,10 +72,27 @@ class Environment:
         """Whether the run is over."""
         return self.ending is not None
 
-    def spend(self, tokens: int, dollars: float) -> None:
-        """Count what a model cost."""
-        self.tokens += tokens
-        self.dollars += dollars
+    def ask(
+        self,
+        messages: Sequence[Message],
+        role: Role = "main",
+        stop: Sequence[str] = (),
+        tools: Sequence[Tool] = (),
+        grammar: str = "",
+    ) -> Reply:
+        """What a model says to this; a prompt that it cannot take is PromptTooLong, and the agent may show less."""
+        if self.fault or self.done:
+            raise self.fault or RunOver(f"the run is over: {self.ending}")
+        prompt = Prompt(messages=tuple(messages), stop=tuple(stop), tools=tuple(tools), grammar=grammar)
+        try:
+            reply = self.ledger.ask(prompt, role)
+        except Fault as fault:
+            self.fault = fault
+            raise
+        if not self._recorded:
+            self._clock += self.ledger.replayed
+        self.ledger.replayed = 0.0
+        return reply
 
     def step(self, call: Call) -> str:
         """Do one action and return what the agent sees of it."""
@@ -88,6 +104,8 @@ class Environment:
         call, problem = _as_recorded(call)
         try:
             step = self._replayed(call) if self._recorded else self._done(call, problem)
+        except RunOver:  # an action asked a model for more than the budget has
+            raise
         except Exception as error:
             self.fault = error if isinstance(error, Fault) else Fault(f"{type(error).__name__}: {told(error)}")
             raise self.fault from error
@@ -101,12 +119,15 @@ class Environment:
         self.current, self.world.execution = call, None
         self.world.seconds = min(self.spec.limits.script_minutes * 60, self.seconds_left)
         action = self.actions.get(call.action)
+        self.ledger.inside = True
         try:
             if problem:
                 raise ActionError(problem)
             observation, failed = self._act(action, call), False
         except ActionError as error:
             observation, failed = f"Error: {error}", True
+        finally:
+            self.ledger.inside = False
         ends = bool(action and action.ends and not failed)
         if ends:
             self.world.close()  # nothing may move in the workspace that is graded
@@ -114,19 +135,23 @@ class Environment:
         step = Step(
             number=number,
             call=call,
-            observation=_printable("\n".join([observation, *notes])),
+            observation=printable("\n".join([observation, *notes])),
             failed=failed,
             seconds=round(self.clock - started, 4),
             clock=round(self.clock, 4),
-            tokens=self.tokens,
-            dollars=self.dollars,
+            tokens=self.ledger.tokens,
+            dollars=self.ledger.dollars,
             execution=self.world.execution,
             notes=notes,
         )
         self._trace.append(step.model_dump_json())
         self._submitted = ends
-        self.steps.append(step)
+        self._append(step)
         return step
+
+    def _append(self, step: Step) -> None:
+        self.steps.append(step)
+        self.ledger.step = step.number + 1
 
     def _act(self, action: Action | None, call: Call) -> str:
         if action is None:
@@ -164,8 +189,9 @@ class Environment:
                 f" resume with --from-step {step.number - 1} to let it go on differently from there"
             )
         self._recorded.pop()
-        self.steps.append(step)
-        self._clock, self.tokens, self.dollars = step.clock, step.tokens, step.dollars
+        self.ledger.pass_over(step.number)
+        self._append(step)
+        self._clock, self.ledger.tokens, self.ledger.dollars = step.clock, step.tokens, step.dollars
         action = self.actions.get(call.action)
         self._submitted = bool(action and action.ends and not step.failed)
         if not self._recorded:
@@ -192,17 +218,12 @@ class Environment:
 
 def _as_recorded(call: Call) -> tuple[Call, str]:
     """The call as the trace will hold it, and what is wrong with it if JSON cannot."""
-    said = call.but(thought=_printable(call.thought))
+    said = call.but(thought=printable(call.thought))
     try:
         return Call.model_validate_json(said.model_dump_json()), ""
     except (ValueError, TypeError, RecursionError) as error:
-        problem = f"the call cannot be written as JSON: {_printable(str(error))[:300]}"
-        return said.but(action=_printable(call.action), args={}), problem
-
-
-def _printable(text: str) -> str:
-    """Text that JSON can carry: names that are no UTF-8 are shown with escapes."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+        problem = f"the call cannot be written as JSON: {printable(str(error))[:300]}"
+        return said.but(action=printable(call.action), args={}), problem
 
 
 def told(error: BaseException, file: str = "") -> str:

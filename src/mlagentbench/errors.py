@@ -3,6 +3,7 @@
 BenchError
 ├─ UsageError         the person at the terminal: one line, exit code 2
 ├─ ActionError        the agent: becomes its observation; the run goes on
+├─ PromptTooLong      the agent: it can ask again and show less
 ├─ RunOver            the runner: step() was called after the end
 ├─ InvalidSubmission  the score card: the agent's fault, and a real result
 └─ Fault              us: the run is void, never a zero, always counted and shown
@@ -22,6 +23,10 @@ class UsageError(BenchError):
 
 class ActionError(BenchError):
     """An action could not be done; the message is for the agent to read."""
+
+
+class PromptTooLong(BenchError):
+    """The model takes no prompt of this length."""
 
 
 class RunOver(BenchError):

@@ -44,6 +44,11 @@ class Journal:
             os.truncate(self.path, end)
 
 
+def printable(text: str) -> str:
+    """Text that JSON can carry: what is no UTF-8 is shown with escapes."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 def _write(fd: int, data: bytes) -> None:
     size = os.fstat(fd).st_size
     try:

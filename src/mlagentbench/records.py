@@ -10,6 +10,7 @@ FORMAT = 1  # of a run folder; readers keep understanding every earlier one
 Ending = Literal["submitted", "steps", "time", "tokens", "money", "stopped", "crashed", "fault"]
 Limit = Literal["time", "memory", "processes", "disk"]
 Better = Literal["higher", "lower"]
+Role = Literal["main", "fast", "edit"]  # of a model: thinks; summarises and reads files; rewrites scripts
 
 
 class Record(BaseModel):
@@ -28,6 +29,67 @@ class Call(Record):
     action: str
     args: dict[str, Any] = {}
     thought: str = ""
+
+
+class ToolCall(Record):
+    """One tool that a model asks for; its arguments are JSON, or what the model takes for it."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class Message(Record):
+    """One turn of a conversation; a tool's answer names the call that it answers."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    answers: str = ""
+
+
+class Tool(Record):
+    """An action as a model that calls tools sees it."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+
+class Prompt(Record):
+    """All that a model is told; a grammar (GBNF) binds models that can be bound."""
+
+    messages: tuple[Message, ...]
+    stop: tuple[str, ...] = ()
+    tools: tuple[Tool, ...] = ()
+    grammar: str = ""
+    max_tokens: int = 4000
+
+
+class Reply(Record):
+    """All that a model answers, and what it cost."""
+
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    model: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    dollars: float = 0.0
+    retries: int = 0
+
+
+class ModelCall(Record):
+    """A line of model_calls.jsonl: one question to a model, for which step, and by the agent or inside an action."""
+
+    number: int
+    step: int
+    inside: bool
+    role: Role
+    model: str
+    prompt: Prompt
+    reply: Reply | None = None
+    too_long: str = ""
+    seconds: float
 
 
 class Limits(Record):
@@ -99,7 +161,23 @@ class Baseline(Record):
     hardware: str = ""
 
 
-class RunSpec(Record):
+class Contestant(Record):
+    """Who works on a task: an agent, what it is told, and the models that it may ask."""
+
+    agent: str
+    options: dict[str, Any] = {}
+    model: str = ""
+    fast_model: str = ""
+    edit_model: str = ""
+
+    @property
+    def roles(self) -> dict[Role, str]:
+        """The models by what they are for."""
+        named: dict[Role, str] = {"main": self.model, "fast": self.fast_model, "edit": self.edit_model}
+        return {role: name for role, name in named.items() if name}
+
+
+class RunSpec(Contestant):
     """run.json: what was asked for."""
 
     format: int = FORMAT
@@ -107,8 +185,6 @@ class RunSpec(Record):
     id: str
     task: str
     edition: str
-    agent: str
-    model: str = ""
     seed: int
     limits: Limits
     sandbox: str
@@ -159,5 +235,6 @@ class Result(Record):
     snapshot: str = ""
     history: str = ""
     trace: str = ""
+    calls: str = ""
     hashes: Hashes
     folder: str = ""

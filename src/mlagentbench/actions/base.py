@@ -11,8 +11,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from mlagentbench import discovery
-from mlagentbench.errors import ActionError
-from mlagentbench.records import Execution, Limits, Step
+from mlagentbench.errors import ActionError, PromptTooLong, UsageError
+from mlagentbench.ledger import Ledger
+from mlagentbench.records import Execution, Limits, Message, Prompt, Role, Step
 from mlagentbench.runtimes.base import Runtime
 from mlagentbench.sandbox.base import Box, Sandbox
 from mlagentbench.sandbox.output import Output
@@ -33,6 +34,7 @@ class World:
     runtime: Runtime
     limits: Limits
     outputs: Path
+    ledger: Ledger
     seed: int = 0
     person: Person | None = None
     steps: list[Step] = field(default_factory=list)
@@ -58,6 +60,15 @@ class World:
             owner=self.workspace.owner,
         )
 
+    def ask(self, text: str, role: Role) -> str:
+        """What a model says to one message; what it cannot take is for the agent to hear."""
+        try:
+            return self.ledger.ask(Prompt(messages=(Message(role="user", text=text),)), role).text
+        except UsageError as error:
+            raise ActionError("this run has no model that could do that") from error
+        except PromptTooLong as error:
+            raise ActionError(f"the model cannot take so much at once: {error}") from error
+
     def close(self) -> None:
         """End what outlives a step but must not outlive the run."""
         if self.repl:
@@ -75,6 +86,7 @@ class Action:
         self.changes: bool = getattr(module, "CHANGES", True)
         self.ends: bool = getattr(module, "ENDS", False)
         self.interactive: bool = getattr(module, "INTERACTIVE", False)
+        self.model: bool = getattr(module, "MODEL", False)  # whether it asks one
         self._function: Callable[..., str] = getattr(module, short)
         text, _, arguments = inspect.cleandoc(self._function.__doc__ or "").partition("Args:\n")
         self.description = " ".join(text.split())
@@ -113,10 +125,10 @@ class Action:
         return self._function(world, **{name: getattr(checked, name) for name in self.arguments.model_fields})
 
 
-def load(interactive: bool = False) -> dict[str, Action]:
-    """All actions, by the names that agents use."""
+def load(interactive: bool = False, models: bool = False) -> dict[str, Action]:
+    """All actions, by the names that agents use; some need a person, some a model."""
     found = [Action(discovery.plugin("actions", name)) for name in discovery.names("actions")]
-    return {action.name: action for action in found if interactive or not action.interactive}
+    return {action.name: action for action in found if action.interactive <= interactive and action.model <= models}
 
 
 def numbered(lines: Sequence[str], first: int) -> str:

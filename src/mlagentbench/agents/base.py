@@ -1,12 +1,19 @@
 """What an agent must do, and how one is found."""
 
+import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from inspect import Parameter
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
+from typing import Any
 
 from mlagentbench import discovery
 from mlagentbench.environment import Environment
 from mlagentbench.errors import UsageError
+from mlagentbench.models.base import Model
+from mlagentbench.records import Role
 
 
 class Agent(ABC):
@@ -18,6 +25,8 @@ class Agent(ABC):
 
     contestant = True  # False for those that see more than a contestant may
     interactive = False
+    needs_model = False
+    models: Mapping[Role, Model] = {}  # what `env.ask` asks
 
     def __init__(self, seed: int = 0) -> None:
         self.random = Random(seed)
@@ -37,9 +46,17 @@ def load(name: str) -> type[Agent]:
     return discovery.only_subclass(discovery.plugin("agents", name), Agent)  # type: ignore[type-abstract]
 
 
-def make(kind: type[Agent], seed: int) -> Agent:
-    """An agent ready to run."""
+def make(kind: type[Agent], seed: int, options: Mapping[str, Any] = MappingProxyType({})) -> Agent:
+    """An agent ready to run, with what it may be told besides its seed."""
+    known = dict(list(inspect.signature(kind.__init__).parameters.items())[2:])
+    for name, value in options.items():
+        if name not in known:
+            raise UsageError(f"the agent {kind.__name__} has no option {name!r}; it has: {', '.join(known) or 'none'}")
+        if (default := known[name].default) not in (None, Parameter.empty) and type(value) is not type(default):
+            raise UsageError(f"the option {name} of {kind.__name__} is a {type(default).__name__}, unlike {value!r}")
     try:
-        return kind(seed)
+        return kind(seed, **options)
+    except UsageError:
+        raise
     except Exception as error:
         raise UsageError(f"the agent {kind.__name__} cannot be made: {type(error).__name__}: {error}") from error

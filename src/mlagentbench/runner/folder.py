@@ -14,7 +14,7 @@ from mlagentbench.errors import Fault, UsageError
 from mlagentbench.hashing import file_hash
 from mlagentbench.journal import Journal
 from mlagentbench.preparation.prepare import Prepared
-from mlagentbench.records import FORMAT, Record, Result, RunSpec, Step
+from mlagentbench.records import FORMAT, ModelCall, Record, Result, RunSpec, Step
 from mlagentbench.task import explain
 from mlagentbench.workspace.store import Store
 
@@ -80,6 +80,22 @@ class RunFolder:
         path = self.path / "result.json"
         return _read(path, Result).but(folder=str(self.path)) if path.is_file() else None
 
+    @property
+    def model_calls(self) -> Journal:
+        """What models were asked, a line each."""
+        return Journal(self.path / "model_calls.jsonl")
+
+    def calls(self) -> Iterator[ModelCall]:
+        """What models were asked so far, and what they answered."""
+        return (call for call, _ in self._calls())
+
+    def _calls(self) -> Iterator[tuple[ModelCall, int]]:
+        for number, (line, end) in enumerate(self.model_calls.lines(), 1):
+            try:
+                yield ModelCall.model_validate_json(line), end
+            except ValidationError as error:
+                raise Fault(f"{self.model_calls.path}: line {number} is damaged: {explain(error)}") from error
+
     def steps(self) -> tuple[Step, ...]:
         """What was done so far."""
         return tuple(step for step, _ in self._steps())
@@ -104,6 +120,8 @@ class RunFolder:
         ends = [end for _, end in self._steps()]
         if step is not None and not 0 <= step <= len(ends):
             raise UsageError(f"--from-step must be from 0 to {len(ends)}, the last step of {self.path}")
+        kept = (end for call, end in self._calls() if step is None or call.step <= step)
+        self.model_calls.cut(max(kept, default=0))
         step = len(ends) if step is None else step
         self.trace.cut(ends[step - 1] if step else 0)
         if (self.path / "snapshots").is_dir():
@@ -136,6 +154,7 @@ class RunFolder:
             "snapshot": self.store(writable=False).tree_hash(step),
             "history": _hash(self.path / "snapshots" / "manifest.jsonl"),
             "trace": _hash(self.trace.path),
+            "calls": _hash(self.model_calls.path),
         }
 
 

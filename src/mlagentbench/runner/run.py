@@ -2,8 +2,9 @@
 
 import inspect
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 
 from mlagentbench.actions.base import Person, World
 from mlagentbench.agents.base import Agent
@@ -11,7 +12,9 @@ from mlagentbench.environment import Environment, told
 from mlagentbench.errors import Fault, RunOver
 from mlagentbench.grading.grade import Grade, grade
 from mlagentbench.grading.verdict import judge
-from mlagentbench.records import Ending, Result, Step
+from mlagentbench.ledger import Ledger
+from mlagentbench.models.base import Model
+from mlagentbench.records import Ending, Result, Role, Step
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.setup import Setup
 from mlagentbench.sandbox.choose import unprivileged_user
@@ -24,7 +27,7 @@ def run(
     setup: Setup, agent: Agent, folder: RunFolder, watch: Watcher | None = None, person: Person | None = None
 ) -> Result:
     """Let `agent` work on the task until it is done, and grade what it leaves; the caller holds the folder's lock."""
-    env = enter(setup, folder, person)
+    env = enter(setup, folder, person, agent.models)
     if watch:
         watch(env)
     try:
@@ -37,13 +40,15 @@ def run(
         ending, graded, note = "fault", Grade(), f"{type(fault).__name__}: {fault}"
     finally:
         env.close()
-    result = account(folder, env.steps, ending, graded).but(tokens=env.tokens, dollars=env.dollars)
+    result = account(folder, env.steps, ending, graded)
     result = result.but(note=note or result.note)
     folder.finish(result)
     return result
 
 
-def enter(setup: Setup, folder: RunFolder, person: Person | None = None) -> Environment:
+def enter(
+    setup: Setup, folder: RunFolder, person: Person | None = None, models: Mapping[Role, Model] = MappingProxyType({})
+) -> Environment:
     """The environment in which the run begins, or goes on."""
     owner = unprivileged_user(folder.spec.id) if setup.sandbox.name == "bwrap" else None
     world = World(
@@ -53,6 +58,7 @@ def enter(setup: Setup, folder: RunFolder, person: Person | None = None) -> Envi
         runtime=setup.runtime,
         limits=folder.spec.limits,
         outputs=folder.path / "outputs",
+        ledger=Ledger(models, folder.spec.limits, folder.model_calls, folder.calls()),
         seed=folder.spec.seed,
         person=person,
     )
@@ -106,6 +112,8 @@ def account(folder: RunFolder, steps: list[Step], ending: Ending, graded: Grade)
         violations=graded.violations,
         unsandboxed=spec.sandbox == "none",
         steps=len(steps),
+        tokens=sum(call.reply.input_tokens + call.reply.output_tokens for call in folder.calls() if call.reply),
+        dollars=sum(call.reply.dollars for call in folder.calls() if call.reply),
         seconds=round(steps[-1].clock if steps else 0.0, 3),
         grading_seconds=graded.seconds,
         hashes=spec.hashes,

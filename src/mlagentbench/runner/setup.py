@@ -10,7 +10,7 @@ from mlagentbench.errors import UsageError
 from mlagentbench.hardware import hardware
 from mlagentbench.preparation.download import Say
 from mlagentbench.preparation.prepare import Prepared, lookup, prepared
-from mlagentbench.records import Hashes, Limits, RunSpec
+from mlagentbench.records import Contestant, Hashes, Limits, RunSpec
 from mlagentbench.runner.baselines import baseline_of
 from mlagentbench.runtimes.base import Runtime, ensure
 from mlagentbench.sandbox.base import Sandbox
@@ -35,14 +35,14 @@ class Setup:
         task = self.task
         return Hashes(task=task.hash, grader=task.grader_hash, data=self.data.hash, runtime=self.runtime.hash)
 
-    def spec(self, agent: str, seed: int, limits: Limits, interactive: bool = False) -> RunSpec:
+    def spec(self, who: Contestant, seed: int, limits: Limits, interactive: bool = False) -> RunSpec:
         """run.json: what is asked for."""
         return RunSpec(
             version=mlagentbench.__version__,
             id=secrets.token_hex(8),
             task=self.task.origin,
             edition=self.edition,
-            agent=agent,
+            **who.model_dump(),
             seed=seed,
             limits=limits,
             sandbox=self.sandbox.name,

@@ -9,8 +9,9 @@ from pydantic import ValidationError
 from mlagentbench.agents import base as agents
 from mlagentbench.errors import Fault, TaskFault, UsageError
 from mlagentbench.home import scratch
+from mlagentbench.models import base as models
 from mlagentbench.preparation.download import Say
-from mlagentbench.records import Baseline, Limits, Result
+from mlagentbench.records import Baseline, Contestant, Limits, Result
 from mlagentbench.runner import baselines
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.run import Watcher, run
@@ -20,20 +21,32 @@ from mlagentbench.task import explain
 
 def start(
     setup: Setup,
-    agent: str,
+    who: Contestant | str,
     out: Path,
     seed: int = 0,
     limits: dict[str, Any] | None = None,
     watch: Watcher | None = None,
 ) -> Result:
     """A new run in a new folder."""
-    kind = agents.load(agent)
-    worker = agents.make(kind, seed)
-    file = Path(agent) if agent.endswith(".py") else None
-    spec = setup.spec(file.name if file else agent, seed, _limits(setup, limits or {}), kind.interactive)
+    who = Contestant(agent=who) if isinstance(who, str) else who
+    worker = make(who, seed)
+    file = Path(who.agent) if who.agent.endswith(".py") else None
+    known = who.but(agent=file.name) if file else who
+    spec = setup.spec(known, seed, _limits(setup, limits or {}), worker.interactive)
     folder = RunFolder.create(out, spec, file)
     with folder.lock():
-        return run(setup, worker, folder, watch, ask if kind.interactive else None)
+        return run(setup, worker, folder, watch, ask if worker.interactive else None)
+
+
+def make(who: Contestant, seed: int) -> agents.Agent:
+    """The agent with its models, ready to run."""
+    kind = agents.load(who.agent)
+    if kind.needs_model and not who.model:
+        raise UsageError(f"the agent {who.agent} needs a model: pass --model NAME (mlagentbench list models)")
+    agent = agents.make(kind, seed, who.options)
+    loaded = {name: models.load(name) for name in who.roles.values()}  # one that plays two roles is one
+    agent.models = {role: loaded[name] for role, name in who.roles.items()}
+    return agent
 
 
 def _limits(setup: Setup, asked: dict[str, Any]) -> Limits:
@@ -53,10 +66,9 @@ def proceed(path: Path, from_step: int | None, say: Say, watch: Watcher | None =
         setup = set_up_again(folder.spec, say)
         if differing := changed(folder.spec, setup):
             raise UsageError(f"{path} cannot go on: its {' and '.join(differing)} changed since it began")
-        kind = agents.load(str(folder.agent_file or folder.spec.agent))
-        worker = agents.make(kind, folder.spec.seed)
+        worker = make(folder.spec.but(agent=str(folder.agent_file or folder.spec.agent)), folder.spec.seed)
         folder.rewind(from_step)
-        return run(setup, worker, folder, watch, ask if kind.interactive else None)
+        return run(setup, worker, folder, watch, ask if worker.interactive else None)
 
 
 def ask(request: str) -> str:

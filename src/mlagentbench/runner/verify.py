@@ -11,8 +11,8 @@ from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.run import account
 from mlagentbench.runner.setup import Setup, changed
 
-# What is not computed again: when it was graded, where it lies, what models cost, and words.
-UNCLAIMED = {"folder", "grading_seconds", "tokens", "dollars", "note", "ending"}
+# What is not computed again: when it was graded, where it lies, and words.
+UNCLAIMED = {"folder", "grading_seconds", "note", "ending"}
 
 
 class Check(Record):

@@ -86,7 +86,7 @@ def _actions() -> list[Row]:
             "arguments": ", ".join(action.arguments.model_fields),
             "what_it_does": action.description,
         }
-        for name, action in load(interactive=True).items()
+        for name, action in load(interactive=True, models=True).items()
     ]
 
 

@@ -1,0 +1,149 @@
+"""Every call of a model: kept within the budget, counted, recorded; and answered from the record on resume."""
+
+import time
+from collections.abc import Iterable, Mapping
+from threading import RLock
+from typing import Literal, TypeVar
+
+from mlagentbench.errors import Fault, PromptTooLong, RunOver, UsageError
+from mlagentbench.journal import Journal, printable
+from mlagentbench.models.base import Model
+from mlagentbench.records import Limits, Message, ModelCall, Prompt, Reply, Role
+
+CHARACTERS = 3  # of a token, or more: a prompt is guessed to be rather too long than too short
+
+Spoken = TypeVar("Spoken", Message, Reply)
+
+
+class Ledger:
+    """The models of one run, by role, and the account of what they were asked and what they cost."""
+
+    def __init__(
+        self, models: Mapping[Role, Model], limits: Limits, journal: Journal, recorded: Iterable[ModelCall] = ()
+    ) -> None:
+        self.models, self.limits = models, limits
+        self.tokens, self.dollars = 0, 0.0
+        self.step, self.inside = 1, False  # what is asked for now
+        self.exhausted: Literal["tokens", "money"] | None = None
+        self.asking: Role | None = None
+        self.replayed = 0.0  # seconds that recorded calls took, since somebody looked
+        self.closed_steps = 0  # steps of the record that must come out the same
+        self._journal, self._recorded = journal, iter(recorded)
+        self._next: ModelCall | None = next(self._recorded, None)
+        self._count = 0
+        self._lock = RLock()
+
+    def ask(self, prompt: Prompt, role: Role = "main") -> Reply:
+        """A model's answer, if the budget allows one; a role without a model of its own is played by main."""
+        with self._lock:
+            model = self._model(role)
+            prompt = prompt.but(messages=tuple(_printable(message) for message in prompt.messages))
+            prompt = self._within_budget(prompt, model)
+            if known := self._known(prompt, role):
+                return self._repeat(known, model)
+            return self._live(prompt, role, model)
+
+    def pass_over(self, step: int) -> None:
+        """A recorded step is not done again: forget what its action asked of models."""
+        while self._next and self._next.inside and self._next.step == step:
+            call = self._take()
+            if call.reply:
+                self._model(call.role).heard(call.reply)
+
+    def _model(self, role: Role) -> Model:
+        found = self.models.get(role) or self.models.get("main")
+        if not found:
+            raise UsageError("this run has no model: pass --model NAME (mlagentbench list models)")
+        return found
+
+    def _within_budget(self, prompt: Prompt, model: Model) -> Prompt:
+        """The prompt, its reply cut short where it could pass a limit; no call is made that must pass one."""
+        most, size = prompt.max_tokens, tokens_of(prompt)
+        if self.limits.tokens is not None:
+            most = min(most, self.limits.tokens - self.tokens - size)
+            self.exhausted = "tokens" if most <= 0 else self.exhausted
+        if self.limits.dollars is not None:
+            if model.price is None:
+                raise UsageError("a limit in dollars needs a model whose price is known")
+            left = self.limits.dollars - self.dollars - size * model.price.input
+            most = min(most, int(left / model.price.output)) if model.price.output else most
+            self.exhausted = "money" if left <= 0 or most <= 0 else self.exhausted
+        if self.exhausted:
+            raise RunOver(f"the run is over: {self.exhausted}")
+        return prompt.but(max_tokens=most)
+
+    def _known(self, prompt: Prompt, role: Role) -> ModelCall | None:
+        """The recorded call that comes next, if it is this one."""
+        call = self._next
+        if call is None:
+            return None
+        if (call.prompt, call.role, call.inside) == (prompt, role, self.inside):
+            return self._take()
+        if call.step <= self.closed_steps:
+            raise Fault(
+                f"the agent does not repeat itself: what it asks the model for step {self.step} is not what it asked"
+                f" before; resume with --from-step {self.step - 1} to let it go on differently from there"
+            )
+        while self._next:  # it was asked for a step that was never done: paid for, but of no use now
+            spent = self._take()
+            if spent.reply:
+                self._model(spent.role).heard(spent.reply)
+                self._spend(spent.reply)
+        return None
+
+    def _take(self) -> ModelCall:
+        assert self._next
+        call, self._next = self._next, next(self._recorded, None)
+        self._count = call.number
+        return call
+
+    def _repeat(self, call: ModelCall, model: Model) -> Reply:
+        self.replayed += call.seconds
+        if call.reply is None:
+            raise PromptTooLong(call.too_long)
+        model.heard(call.reply)
+        self._spend(call.reply)
+        return call.reply
+
+    def _live(self, prompt: Prompt, role: Role, model: Model) -> Reply:
+        started, reply, too_long = time.monotonic(), None, ""
+        self.asking = role
+        try:
+            reply = _printable(model.reply(prompt))
+        except PromptTooLong as error:
+            too_long = str(error) or "the prompt is too long"
+        finally:
+            self.asking = None
+        call = ModelCall(
+            number=self._count + 1,
+            step=self.step,
+            inside=self.inside,
+            role=role,
+            model=reply.model if reply else "",
+            prompt=prompt,
+            reply=reply,
+            too_long=too_long,
+            seconds=round(time.monotonic() - started, 4),
+        )
+        self._journal.append(call.model_dump_json())
+        self._count = call.number
+        if reply is None:
+            raise PromptTooLong(too_long)
+        self._spend(reply)
+        return reply
+
+    def _spend(self, reply: Reply) -> None:
+        self.tokens += reply.input_tokens + reply.output_tokens
+        self.dollars += reply.dollars
+
+
+def _printable(said: Spoken) -> Spoken:
+    calls = tuple(call.but(name=printable(call.name), arguments=printable(call.arguments)) for call in said.calls)
+    return said.but(text=printable(said.text), calls=calls)
+
+
+def tokens_of(prompt: Prompt) -> int:
+    """How many tokens a prompt may have, rather more than fewer."""
+    said = sum(len(message.text) + sum(len(call.arguments) for call in message.calls) for message in prompt.messages)
+    offered = sum(len(tool.description) + len(str(tool.parameters)) for tool in prompt.tools)
+    return (said + offered) // CHARACTERS + 1

@@ -1,0 +1,39 @@
+"""What a model must do, and how one is found."""
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+from mlagentbench import discovery
+from mlagentbench.records import Prompt, Reply
+
+
+class Price(NamedTuple):
+    """Dollars for a token that goes in, and for one that comes out."""
+
+    input: float
+    output: float
+
+
+class Model(ABC):
+    """A language model; `argument` is what stands after the colon of its name."""
+
+    price: Price | None = Price(0.0, 0.0)  # None: not known
+
+    def __init__(self, argument: str = "") -> None:
+        self.argument = argument
+
+    @abstractmethod
+    def reply(self, prompt: Prompt) -> Reply:
+        """Answer; a prompt that is too long is PromptTooLong, a provider that fails for good a ModelFault."""
+
+    def heard(self, reply: Reply) -> None:  # noqa: B027 - most have nothing to remember
+        """Take note of a reply that it gave before, in the part of a run that is replayed."""
+
+
+def load(name: str) -> Model:
+    """A model by its name: one of ours (`local`, `scripted:FILE`), or `PROVIDER:MODEL` of any provider."""
+    kind, _, argument = name.partition(":")
+    if kind not in discovery.names("models"):
+        kind, argument = "hosted", name
+    found = discovery.only_subclass(discovery.plugin("models", kind), Model)  # type: ignore[type-abstract]
+    return found(argument)
