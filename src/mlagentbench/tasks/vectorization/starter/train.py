@@ -48,7 +48,7 @@ def main():
     rng = np.random.default_rng(int(os.environ.get("SEED", "0")))
     layers = json.loads(Path("layers.json").read_text())
     passes = []
-    for number in range(8):
+    for number in range(12):
         seconds = 0.0
         for layer in layers:
             inputs = random_inputs(layer, rng)
