@@ -1,37 +1,19 @@
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from parrot import Parrot
 
 from mlagentbench.environment import Environment
 from mlagentbench.errors import Fault, ModelFault, PromptTooLong, RunOver, UsageError
-from mlagentbench.models.base import Model, Price
+from mlagentbench.models.base import Price
 from mlagentbench.models.base import load as load_model
-from mlagentbench.records import Call, Message, ModelCall, Prompt, Reply, Result
+from mlagentbench.records import Call, Message, ModelCall, Prompt, Result
 from mlagentbench.runner.folder import RunFolder
 
 Play = Callable[..., Result]
-
-
-class Parrot(Model):
-    """Says its lines one after another, 30 tokens in and 10 out each; an exception among them is raised."""
-
-    def __init__(self, lines: Sequence[str | Exception]) -> None:
-        super().__init__()
-        self.lines, self.said, self.prompts = list(lines), 0, list[Prompt]()
-
-    def reply(self, prompt: Prompt) -> Reply:
-        self.prompts.append(prompt)
-        line = self.lines[self.said]
-        self.said += 1
-        if isinstance(line, Exception):
-            raise line
-        return Reply(text=line, model="parrot", input_tokens=30, output_tokens=10, dollars=0.01)
-
-    def heard(self, reply: Reply) -> None:
-        self.said += 1
 
 
 def ask(env: Environment, text: str, **options: Any) -> str:

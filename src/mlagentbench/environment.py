@@ -194,6 +194,8 @@ class Environment:
         self._clock, self.ledger.tokens, self.ledger.dollars = step.clock, step.tokens, step.dollars
         action = self.actions.get(call.action)
         self._submitted = bool(action and action.ends and not step.failed)
+        if action and action.replayed and not step.failed:
+            action(self.world, step.call.args)
         if not self._recorded:
             self._go_live()
         return step

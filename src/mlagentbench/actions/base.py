@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from difflib import unified_diff
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +23,9 @@ from mlagentbench.workspace.files import Workspace
 from mlagentbench.workspace.store import Store
 
 Person = Callable[[str], str]
+REPLY = 4000  # tokens that a model may answer with
+LATEST = 40_000  # characters of the research log
+SHOWN = 10_000  # characters of a difference
 
 
 @dataclass
@@ -39,6 +43,7 @@ class World:
     person: Person | None = None
     steps: list[Step] = field(default_factory=list)
     seconds: float = 0.0  # what the step at hand may take
+    log: list[str] = field(default_factory=list)  # the research log
     repl: Repl | None = None
     output: Output | None = None
     execution: Execution | None = None
@@ -60,10 +65,17 @@ class World:
             owner=self.workspace.owner,
         )
 
-    def ask(self, text: str, role: Role) -> str:
-        """What a model says to one message; what it cannot take is for the agent to hear."""
+    def research_log(self) -> str:
+        """All notes; of very many the latest."""
+        if not self.log:
+            raise ActionError("the research log is empty")
+        return "\n\n".join(self.log)[-LATEST:]
+
+    def ask(self, text: str, role: Role, room: int = 0) -> str:
+        """What a model says to one message, in which it must repeat `room` characters, or about as many."""
+        prompt = Prompt(messages=(Message(role="user", text=text),), max_tokens=REPLY + room // 2)
         try:
-            return self.ledger.ask(Prompt(messages=(Message(role="user", text=text),)), role).text
+            return self.ledger.ask(prompt, role).text
         except UsageError as error:
             raise ActionError("this run has no model that could do that") from error
         except PromptTooLong as error:
@@ -84,6 +96,7 @@ class Action:
         short = module.__name__.rpartition(".")[2]
         self.name: str = getattr(module, "NAME", short.replace("_", " ").title())
         self.changes: bool = getattr(module, "CHANGES", True)
+        self.replayed: bool = getattr(module, "REPLAYED", False)  # what it does is nowhere on disk
         self.ends: bool = getattr(module, "ENDS", False)
         self.interactive: bool = getattr(module, "INTERACTIVE", False)
         self.model: bool = getattr(module, "MODEL", False)  # whether it asks one
@@ -129,6 +142,13 @@ def load(interactive: bool = False, models: bool = False) -> dict[str, Action]:
     """All actions, by the names that agents use; some need a person, some a model."""
     found = [Action(discovery.plugin("actions", name)) for name in discovery.names("actions")]
     return {action.name: action for action in found if action.interactive <= interactive and action.model <= models}
+
+
+def difference(old: str, new: str, old_name: str, new_name: str) -> str:
+    """What is different between two texts, cut to what an observation can hold."""
+    lines = unified_diff(old.splitlines(), new.splitlines(), old_name, new_name, lineterm="")
+    change = "\n".join(lines)
+    return change if len(change) <= SHOWN else f"{change[:SHOWN]}\n[... {len(change) - SHOWN:,} more characters ...]"
 
 
 def numbered(lines: Sequence[str], first: int) -> str:

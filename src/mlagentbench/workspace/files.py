@@ -68,6 +68,14 @@ class Workspace:
             size = os.fstat(fd).st_size
             return b"".join(chunks(fd, min(cap, size))), size
 
+    def exists(self, path: str) -> bool:
+        """Whether there is a file of that name."""
+        with _explained(path), Walk(self.root) as walk:
+            try:
+                return _old_mode(walk, normal(path)) is not None
+            except (FileNotFoundError, NotADirectoryError):  # nor is there a folder for it
+                return False
+
     def write(self, path: str, content: bytes) -> None:
         """Puts a file in place, whole or not at all; folders above it are made."""
         with _explained(path), Walk(self.root) as walk:

@@ -1,0 +1,1 @@
+"""What agents and models say to each other: prompts, reply forms, parsing."""

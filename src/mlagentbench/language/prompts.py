@@ -1,0 +1,32 @@
+"""Prompts are files, readable as prose; this fills in what is asked for."""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from mlagentbench.language.replies import Doable
+
+FOLDER = Path(__file__).parent / "prompts"
+BLANK = re.compile(r"\{\{(\w+)\}\}")
+
+
+def fill(prompt: str, /, **values: str) -> str:
+    """The text of a prompt, with every {{blank}} filled; one that is left open, or not there, is a mistake of ours."""
+    text = _read(prompt)
+    if (blanks := set(BLANK.findall(text))) != values.keys():
+        raise ValueError(f"the prompt {prompt} has the blanks {sorted(blanks)}, not {sorted(values)}")
+    return BLANK.sub(lambda found: values[found[1]], text)
+
+
+@cache
+def _read(name: str) -> str:
+    return (FOLDER / f"{name}.md").read_text(encoding="utf-8").strip()
+
+
+def offer(actions: Mapping[str, Doable]) -> str:
+    """What can be done, and how it is asked for."""
+    return "\n\n".join(
+        f"- {action.name}: {action.description}\n  Action: {action.name}\n  Action Input: {action.form}"
+        for action in actions.values()
+    )

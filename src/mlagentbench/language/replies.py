@@ -1,0 +1,125 @@
+"""Reads a model's reply: entries such as Thought, Action and Action Input, and the action that they mean."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from pydantic import BaseModel
+
+from mlagentbench.errors import ActionError, BenchError
+from mlagentbench.language.objects import Unreadable, read_object, unfenced
+from mlagentbench.records import Call
+
+ACTION, INPUT = "Action", "Action Input"
+MARKS = r"[ \t>*_#`~\d.()-]*"  # of lists, headings, bold, quotes: before a name and after it
+LONGEST = 200
+BLOCK = re.compile(r"^(`{3,})[^\n`]*\n(.*?)^\1[ \t]*$", re.DOTALL | re.MULTILINE)
+
+
+class Doable(Protocol):
+    """What must be known of an action to offer it and to understand a model that asks for it."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def description(self) -> str: ...  # noqa: D102
+    @property
+    def form(self) -> str: ...  # noqa: D102
+    @property
+    def arguments(self) -> type[BaseModel]: ...  # noqa: D102
+
+
+class Misread(BenchError):
+    """A reply that cannot be understood; the message is for the model, and shows the right form."""
+
+
+def read_reply(text: str, actions: Mapping[str, Doable], entries: Sequence[str] = ()) -> tuple[Call, dict[str, str]]:
+    """The action that a reply asks for, and its other entries; `entries` must all be there."""
+    found = split(text, [*entries, "Thought", "Observation", ACTION, INPUT])
+    if missing := [name for name in (*entries, ACTION) if name not in found]:
+        raise Misread(f"the reply has no {' and no '.join(missing)}. {form(entries)}")
+    action = named(found[ACTION], actions)
+    if action is None:
+        shown = found[ACTION].splitlines()[0][:LONGEST] if found[ACTION] else "nothing"
+        raise Misread(f"there is no action {shown!r}. The actions are: {', '.join(actions)}. {form(entries)}")
+    return Call(
+        action=action.name, args=arguments(found.get(INPUT, ""), action), thought=found.get("Thought", "")
+    ), found
+
+
+def split(text: str, names: Sequence[str]) -> dict[str, str]:
+    """The entries of a reply by name: each goes on to where the next begins. Of several with one name, the first.
+
+    Whatever follows Action Input belongs to it, up to an Observation that a model made up for itself.
+    """
+    longest_first = sorted(names, key=len, reverse=True)
+    either = "|".join(re.escape(name).replace("\\ ", r"[ _]+") for name in longest_first)
+    heads = re.compile(rf"^{MARKS}({either}){MARKS}[:：][ \t*]*", re.IGNORECASE | re.MULTILINE)
+    known = {_plain(name): name for name in names}
+    places = [(known[_plain(place[1])], place.start(), place.end()) for place in heads.finditer(text)]
+    found: dict[str, str] = {}
+    for number, (name, _, begin) in enumerate(places, 1):
+        ends = [start for later, start, _ in places[number:] if name != INPUT or later == "Observation"]
+        found.setdefault(name, text[begin : ends[0] if ends else len(text)].strip())
+        if name == INPUT:
+            break
+    return found
+
+
+def named(said: str, actions: Mapping[str, Doable]) -> Doable | None:
+    """The action that a model means: quotes, case, punctuation and a forgotten (AI) do not matter."""
+    first = next((line for line in said.splitlines() if line.strip()), "")
+    plain = {_plain(name): action for name, action in actions.items()}
+    for wanted in (_plain(first), _plain(first.partition("(")[0]), _plain(first.partition("{")[0])):
+        if wanted in plain:
+            return plain[wanted]
+        short = [action for name, action in plain.items() if name.removesuffix("ai") == wanted]
+        if wanted and len(short) == 1:
+            return short[0]
+    return None
+
+
+def arguments(said: str, action: Doable) -> dict[str, Any]:
+    """The arguments of an action; for one that takes a single text, the bare text will do."""
+    fields = action.arguments.model_fields
+    try:
+        found = read_object(said, list(fields))
+    except Unreadable as error:
+        needed = [name for name, field in fields.items() if field.is_required()]
+        if not needed:
+            return {}
+        bare = unfenced(said).strip().strip("\"'`").strip()
+        if len(needed) == 1 and bare and not bare.startswith("{"):
+            return {needed[0]: bare}
+        raise Misread(f"{INPUT} cannot be read: {error}. It must be a JSON object: {action.form}") from error
+    known = {_plain(name): name for name in fields}
+    return {known.get(_plain(name), name): _fitting(value, fields.get(name)) for name, value in found.items()}
+
+
+def _fitting(value: Any, field: Any) -> Any:
+    """A number where text is asked for, and the other way round, is a matter of quotes only."""
+    if field is not None and field.annotation is str and isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    return value
+
+
+def code(said: str) -> str:
+    """The file that a model answered with: its code block, or all of it if there is none."""
+    blocks = [found[2] for found in BLOCK.finditer(said)]
+    if blocks:
+        return max(blocks, key=len)
+    if "```" in said:
+        raise ActionError("the model's answer was cut off before its end; ask for a smaller change")
+    if not said.strip():
+        raise ActionError("the model answered nothing; describe the change in another way")
+    return said.strip("\n") + "\n"
+
+
+def form(entries: Sequence[str] = ()) -> str:
+    """How a reply must look."""
+    lines = [f"{name}: ..." for name in entries] + [f"{ACTION}: the name of one action", f"{INPUT}: a JSON object"]
+    return "Reply in this form, each entry on a line of its own:\n" + "\n".join(lines)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())

@@ -1,0 +1,25 @@
+"""A model for tests: it says its lines."""
+
+from collections.abc import Sequence
+
+from mlagentbench.models.base import Model
+from mlagentbench.records import Prompt, Reply
+
+
+class Parrot(Model):
+    """Says its lines one after another, 30 tokens in and 10 out each; an exception among them is raised."""
+
+    def __init__(self, lines: Sequence[str | Exception]) -> None:
+        super().__init__()
+        self.lines, self.said, self.prompts = list(lines), 0, list[Prompt]()
+
+    def reply(self, prompt: Prompt) -> Reply:
+        self.prompts.append(prompt)
+        line = self.lines[self.said]
+        self.said += 1
+        if isinstance(line, Exception):
+            raise line
+        return Reply(text=line, model="parrot", input_tokens=30, output_tokens=10, dollars=0.01)
+
+    def heard(self, reply: Reply) -> None:
+        self.said += 1
