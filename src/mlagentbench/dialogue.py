@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from mlagentbench.environment import Environment
 from mlagentbench.errors import PromptTooLong
+from mlagentbench.language.grammar import reply_grammar
 from mlagentbench.language.prompts import fill
 from mlagentbench.language.replies import Misread, read_reply
 from mlagentbench.records import Call, Message, Step
@@ -22,7 +23,7 @@ def decide(env: Environment, show: Show, entries: Sequence[str] = ()) -> tuple[C
     `show` makes the messages within so many characters; it is asked for less if the model cannot take them. A reply
     that cannot be understood is answered with what is wrong; after a few of them the step is a mistake on record.
     """
-    talk = Talk(env, show)
+    talk = Talk(env, show, entries)
     problem = ""
     for _ in range(TRIES):
         said = talk.ask(problem)
@@ -36,8 +37,9 @@ def decide(env: Environment, show: Show, entries: Sequence[str] = ()) -> tuple[C
 class Talk:
     """What was said about one step."""
 
-    def __init__(self, env: Environment, show: Show) -> None:
+    def __init__(self, env: Environment, show: Show, entries: Sequence[str] = ()) -> None:
         self.env, self.show = env, show
+        self.grammar = grammar(env, entries)
         self.room = ROOM
         self.said: list[Message] = []
 
@@ -47,7 +49,7 @@ class Talk:
             self.said.append(Message(role="user", text=fill("misread", problem=problem)))
         while True:
             try:
-                reply = self.env.ask([*self.show(self.room), *self.said[-2:]], stop=STOP)
+                reply = self.env.ask([*self.show(self.room), *self.said[-2:]], stop=STOP, grammar=self.grammar)
             except PromptTooLong:
                 self.room //= 2
                 if self.room < LEAST:
@@ -55,6 +57,14 @@ class Talk:
             else:
                 self.said.append(Message(role="assistant", text=reply.text))
                 return reply.text
+
+
+def grammar(env: Environment, entries: Sequence[str]) -> str:
+    """The form of a reply, for a model that can be bound to it."""
+    model = env.ledger.models.get("main")
+    if not model or not model.bound:
+        return ""
+    return reply_grammar(entries, {name: action.arguments for name, action in env.actions.items()})
 
 
 def messages(instructions: str, situation: str) -> list[Message]:

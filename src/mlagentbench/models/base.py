@@ -18,6 +18,7 @@ class Model(ABC):
     """A language model; `argument` is what stands after the colon of its name."""
 
     price: Price | None = Price(0.0, 0.0)  # None: not known
+    bound = False  # whether it keeps to a grammar
 
     def __init__(self, argument: str = "") -> None:
         self.argument = argument
