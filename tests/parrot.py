@@ -9,7 +9,7 @@ from mlagentbench.records import Prompt, Reply
 class Parrot(Model):
     """Says its lines one after another, 30 tokens in and 10 out each; an exception among them is raised."""
 
-    def __init__(self, lines: Sequence[str | Exception]) -> None:
+    def __init__(self, lines: Sequence[str | Reply | Exception]) -> None:
         super().__init__()
         self.lines, self.said, self.prompts = list(lines), 0, list[Prompt]()
 
@@ -19,6 +19,8 @@ class Parrot(Model):
         self.said += 1
         if isinstance(line, Exception):
             raise line
+        if isinstance(line, Reply):
+            return line.but(input_tokens=30, output_tokens=10)
         return Reply(text=line, model="parrot", input_tokens=30, output_tokens=10, dollars=0.01)
 
     def heard(self, reply: Reply) -> None:

@@ -15,31 +15,40 @@ ROOM, LEAST = 40_000, 500  # characters of steps that are shown, and the fewest 
 STOP = ("Observation:",)
 
 Show = Callable[[int], list[Message]]
+Read = Callable[[str], tuple[Call, dict[str, str]]]
 
 
-def decide(env: Environment, show: Show, entries: Sequence[str] = ()) -> tuple[Call, dict[str, str]]:
+def decide(
+    env: Environment, show: Show, entries: Sequence[str] = (), read: Read | None = None
+) -> tuple[Call, dict[str, str]]:
     """The step that the model wants next, and the entries of its reply.
 
-    `show` makes the messages within so many characters; it is asked for less if the model cannot take them. A reply
-    that cannot be understood is answered with what is wrong; after a few of them the step is a mistake on record.
+    `show` makes the messages within so many characters; it is asked for less if the model cannot take them. `read`
+    reads a reply that is not made of entries. One that cannot be understood is answered with what is wrong; after a
+    few of them the step is a mistake on record.
     """
-    talk = Talk(env, show, entries)
+    talk = Talk(env, show, "" if read else grammar(env, entries))
+    read = read or (lambda said: read_reply(said, env.actions, entries))
     problem = ""
     for _ in range(TRIES):
         said = talk.ask(problem)
         try:
-            return read_reply(said, env.actions, entries)
+            return read(said)
         except Misread as error:
             problem = str(error)
-    return Call(action="(no action could be understood)", thought=said[:LEAST]), {}
+    return mistake(said), {}
+
+
+def mistake(said: str) -> Call:
+    """The step of a model that says nothing that could be done."""
+    return Call(action="(no action could be understood)", thought=said[:LEAST])
 
 
 class Talk:
     """What was said about one step."""
 
-    def __init__(self, env: Environment, show: Show, entries: Sequence[str] = ()) -> None:
-        self.env, self.show = env, show
-        self.grammar = grammar(env, entries)
+    def __init__(self, env: Environment, show: Show, grammar: str = "") -> None:
+        self.env, self.show, self.grammar = env, show, grammar
         self.room = ROOM
         self.said: list[Message] = []
 

@@ -10,11 +10,14 @@ import pytest
 from parrot import Parrot
 
 from mlagentbench.agents.act import Act
+from mlagentbench.agents.autogpt import Autogpt
 from mlagentbench.agents.base import Agent
 from mlagentbench.agents.react import React
 from mlagentbench.agents.research import Research
+from mlagentbench.agents.tools import Tools, tool_name
+from mlagentbench.agents.tree import Tree
 from mlagentbench.errors import PromptTooLong
-from mlagentbench.records import Contestant, Limits, Result
+from mlagentbench.records import Contestant, Limits, Reply, Result, ToolCall
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.run import run
 from mlagentbench.runner.setup import Setup
@@ -51,10 +54,10 @@ def researching(action: str, args: dict[str, Any], number: int) -> str:
 
 
 def lines(
-    said: Callable[[str, dict[str, Any], int], str], after: Callable[[int], list[str]] = lambda n: []
-) -> list[str]:
+    said: Callable[[str, dict[str, Any], int], Any], after: Callable[[int], list[str]] = lambda n: []
+) -> list[Any]:
     """All that the one model of a run says, in its order: replies, what actions ask, what the agent notes."""
-    found = []
+    found: list[Any] = []
     for number, (action, args) in enumerate(STEPS, 1):
         found += [said(action, args, number), *ANSWERS.get(action, []), *after(number)]
     return found
@@ -71,11 +74,23 @@ def remembered(number: int) -> list[str]:
     return [*notes(number), f"summary {number}", *([f"recalled {number}"] if number > 3 else [])]
 
 
-AGENTS: dict[str, tuple[Make, list[str]]] = {
+def calling(action: str, args: dict[str, Any], number: int) -> Reply:
+    call = ToolCall(id=f"call{number}", name=tool_name(action), arguments=json.dumps(args))
+    return Reply(text=f"step {number}", calls=(call,), model="parrot")
+
+
+def commanding(action: str, args: dict[str, Any], number: int) -> str:
+    thoughts = {"text": "so", "reasoning": "because", "plan": "- go on", "criticism": "none"}
+    return json.dumps({"thoughts": thoughts, "command": {"name": action, "args": args}})
+
+
+AGENTS: dict[str, tuple[Make, list[Any]]] = {
     "act": (Act, lines(acting)),
     "react": (React, lines(thinking)),
     "research": (Research, lines(researching, notes)),
     "research with memory": (lambda: Research(memory=True), lines(researching, remembered)),
+    "tools": (Tools, lines(calling)),
+    "autogpt": (Autogpt, lines(commanding, lambda n: [f"summary {n}"] if n < len(STEPS) else [])),
 }
 
 
@@ -227,3 +242,81 @@ def test_options_reach_the_agent_and_wrong_ones_are_a_sentence(cli: Any, toy: Pa
     for wrong, said in [("mood=good", "has no option 'mood'"), ("memory=2", "is a bool"), ("memory", "has no =")]:
         done = cli(*given, "--set", wrong)
         assert done.returncode == 2 and said in done.stderr
+
+
+def test_autogpt_answers_a_bad_command_with_the_form_and_remembers_by_its_summary(
+    attempt: Callable[..., Result],
+) -> None:
+    done = commanding("Final Answer", {"final_answer": "x"}, 2)
+    look = commanding("List Files", {"dir_path": "."}, 1)
+    parrot = Parrot(["no json", '{"thoughts": {}}', commanding("Dance", {}, 1), look, "there are files", done])
+    assert attempt(Autogpt(), parrot).steps == 2
+    said = [prompt.messages[-1].text for prompt in parrot.prompts]
+    assert "cannot be read" in said[1] and "has no command" in said[2] and "no command 'Dance'" in said[3]
+    assert "What you remember:\nthere are files" in said[5]
+
+
+def test_tools_does_several_calls_of_one_reply_and_answers_each(attempt: Callable[..., Result]) -> None:
+    calls = tuple(ToolCall(id=str(n), name="list_files", arguments='{"dir_path": "."}') for n in range(2))
+    parrot = Parrot([Reply(calls=calls), "I am done.", calling("Final Answer", {"final_answer": "x"}, 3)])
+    assert attempt(Tools(), parrot).steps == 3
+    roles = [message.role for message in parrot.prompts[-1].messages]
+    assert roles == ["system", "user", "assistant", "tool", "tool", "assistant", "user"]
+    assert [message.answers for message in parrot.prompts[-1].messages[3:5]] == ["0", "1"]
+    assert {"edit_script_ai", "execute_script"} <= {tool.name for tool in parrot.prompts[0].tools}
+
+
+@pytest.mark.parametrize(("name", "arguments"), [("dance", "{}"), ("write_file", "{:}"), ("write_file", "")])
+def test_a_tool_call_that_makes_no_sense_is_answered_and_not_a_crash(
+    attempt: Callable[..., Result], tmp_path: Path, name: str, arguments: str
+) -> None:
+    odd = Reply(calls=(ToolCall(id="1", name=name, arguments=arguments),))
+    parrot = Parrot([odd, calling("Final Answer", {"final_answer": "x"}, 2)])
+    assert attempt(Tools(), parrot).ending == "submitted"
+    assert RunFolder(tmp_path / "run").steps()[0].failed
+    assert parrot.prompts[1].messages[-1].text.startswith("Error: ")
+
+
+def test_a_long_talk_of_tools_is_kept_only_as_far_as_there_is_room(attempt: Callable[..., Result]) -> None:
+    writes = [calling("Write File", {"file_name": f"{n}.txt", "content": "z" * 9_000}, n) for n in range(20)]
+    parrot = Parrot([*writes, calling("Final Answer", {"final_answer": "x"}, 21)])
+    attempt(Tools(), parrot)
+    said = parrot.prompts[-1].messages
+    assert said[2].role == "assistant" and said[3].answers == said[2].calls[0].id  # no answer without its call
+    assert sum(len(call.arguments) for message in said for call in message.calls) < 50_000
+
+
+def written(guess: str) -> str:
+    return f"I try {guess}.\n```python\n{PERFECT.replace('{i},{i}', '{i},' + guess).replace('0.0', guess)}```"
+
+
+def test_tree_mends_what_fails_improves_the_best_and_submits_it(attempt: Callable[..., Result], tmp_path: Path) -> None:
+    parrot = Parrot(
+        [
+            "Draft.\n```python\n1 / 0\n```",
+            written("7"),  # mended
+            written("8"),
+            "I have no idea.```",
+            written("3"),
+            written("5"),
+        ]
+    )
+    result = attempt(Tree(drafts=2), parrot, steps=17)
+    steps = RunFolder(tmp_path / "run").steps()
+    asked = [prompt.messages[1].text for prompt in parrot.prompts]
+    assert "ZeroDivisionError" in asked[1] and "differs from them" in asked[2] and "I try 7. → 7" in asked[2]
+    assert "validation figure 5" in asked[3] and "validation figure 3" in asked[5]
+    assert (result.ending, steps[-1].call.args) == ("submitted", {"final_answer": "best validation figure: 3"})
+    assert steps[-2].call.action == "Execute Script" and "validation mean absolute error: 3" in steps[-2].observation
+
+
+def test_tree_resumes_to_the_same_trace(attempt: Callable[..., Result], tmp_path: Path) -> None:
+    said = ["Draft.\n```python\n1 / 0\n```", written("7"), written("8"), written("3"), written("5")]
+    attempt(Tree(drafts=2), Parrot(said), steps=15)
+    folder = RunFolder(tmp_path / "run")
+    whole = story(folder)
+    text = folder.trace.path.read_bytes().splitlines(keepends=True)
+    folder.trace.path.write_bytes(b"".join(text[:8]))
+    (folder.path / "result.json").unlink()
+    assert attempt(Tree(drafts=2), Parrot(said)).ending == "submitted"
+    assert story(folder) == whole

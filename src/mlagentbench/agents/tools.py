@@ -1,0 +1,91 @@
+"""Tools: the plain loop with native tool calling, for today's models."""
+
+from collections.abc import Sequence
+
+from mlagentbench.agents.base import Agent
+from mlagentbench.dialogue import LEAST, ROOM, TRIES, cut, mistake
+from mlagentbench.environment import Environment
+from mlagentbench.errors import PromptTooLong
+from mlagentbench.language.objects import Unreadable, read_object
+from mlagentbench.language.prompts import fill
+from mlagentbench.records import Call, Message, Reply, Tool, ToolCall
+
+Exchange = list[Message]  # what the model said, and the answers of the tools that it called
+
+
+class Tools(Agent):
+    """Calls actions as tools; the conversation is kept as far as there is room for it."""
+
+    needs_model = True
+
+    def __init__(self, seed: int = 0, window: int = 30) -> None:
+        super().__init__(seed)
+        self.window = window
+        self.talk: list[Exchange] = []
+        self.room = ROOM
+
+    def run(self, env: Environment) -> None:
+        """Ask, do what is called for, answer, until it is over."""
+        system = fill("tools", task=env.task.description, steps=str(env.spec.limits.steps))
+        opening = [Message(role="system", text=system), Message(role="user", text=fill("tools_begin"))]
+        tools = offered(env)
+        idle = 0
+        while not env.done:
+            reply = self._ask(env, opening, tools)
+            exchange = [Message(role="assistant", text=reply.text, calls=reply.calls)]
+            for call in reply.calls:
+                if env.done:
+                    return
+                seen = env.step(meant(call, reply.text, env))
+                exchange.append(Message(role="tool", text=seen, answers=call.id))
+            idle = 0 if reply.calls else idle + 1
+            if not reply.calls:
+                exchange.append(Message(role="user", text=fill("tools_nudge")))
+            if idle == TRIES:
+                idle = 0
+                env.step(mistake(reply.text))
+            self.talk.append(exchange)
+
+    def _ask(self, env: Environment, opening: list[Message], tools: Sequence[Tool]) -> Reply:
+        while True:
+            try:
+                return env.ask([*opening, *recent(self.talk[-self.window :], self.room)], tools=tools)
+            except PromptTooLong:
+                self.room //= 2
+                if self.room < LEAST:
+                    raise
+
+
+def offered(env: Environment) -> list[Tool]:
+    """The actions as tools."""
+    return [
+        Tool(name=tool_name(action.name), description=action.description, parameters=action.schema)
+        for action in env.actions.values()
+    ]
+
+
+def tool_name(action: str) -> str:
+    """A name as every provider allows it."""
+    return action.lower().replace(" ", "_").replace("(", "").replace(")", "")
+
+
+def meant(call: ToolCall, thought: str, env: Environment) -> Call:
+    """The action behind a tool call; what cannot be read is left for the environment to complain about."""
+    action = next((name for name in env.actions if tool_name(name) == call.name), call.name)
+    try:
+        args = read_object(call.arguments) if call.arguments.strip() else {}
+    except Unreadable:
+        args = {"arguments": call.arguments}
+    return Call(action=action, args=args, thought=thought)
+
+
+def recent(talk: Sequence[Exchange], room: int) -> list[Message]:
+    """The last exchanges that fit, each whole, since a call and its answer belong together; long answers are cut."""
+    kept: list[Message] = []
+    for exchange in reversed(talk):
+        short = [message.but(text=cut(message.text, room // 4)) for message in exchange]
+        room -= sum(len(message.text) + sum(len(call.arguments) for call in message.calls) for message in short)
+        if room < 0 and kept:
+            break
+        kept = [*short, *kept]
+    return kept
