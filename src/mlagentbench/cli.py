@@ -210,7 +210,11 @@ def grade(
 
 
 @app.command()
-def verify(run: RunPath, as_json: AsJson = False) -> None:
+def verify(
+    run: RunPath,
+    trusted: Annotated[bool, typer.Option("--trust-agent", help="Also run an agent that came from a file.")] = False,
+    as_json: AsJson = False,
+) -> None:
     """Check every hash and score that a run claims, by computing them again."""
     from mlagentbench.runner.folder import RunFolder
     from mlagentbench.runner.setup import set_up_again
@@ -218,7 +222,7 @@ def verify(run: RunPath, as_json: AsJson = False) -> None:
     from mlagentbench.terminal.words import say
 
     folder = RunFolder(run)
-    checks = check(folder, set_up_again(folder.spec, say))
+    checks = check(folder, set_up_again(folder.spec, say), trusted)
     if as_json:
         _print_json([found.model_dump() for found in checks])
     else:

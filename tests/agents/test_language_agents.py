@@ -12,6 +12,7 @@ from parrot import Parrot
 from mlagentbench.agents.act import Act
 from mlagentbench.agents.autogpt import Autogpt
 from mlagentbench.agents.base import Agent
+from mlagentbench.agents.langchain import Langchain
 from mlagentbench.agents.react import React
 from mlagentbench.agents.research import Research
 from mlagentbench.agents.tools import Tools, tool_name
@@ -90,6 +91,7 @@ AGENTS: dict[str, tuple[Make, list[Any]]] = {
     "research": (Research, lines(researching, notes)),
     "research with memory": (lambda: Research(memory=True), lines(researching, remembered)),
     "tools": (Tools, lines(calling)),
+    "langchain": (Langchain, lines(calling)),
     "autogpt": (Autogpt, lines(commanding, lambda n: [f"summary {n}"] if n < len(STEPS) else [])),
 }
 

@@ -150,3 +150,43 @@ def test_the_curve_grades_each_distinct_submission_once(
     assert found[5:] == [(step, 0.5, "") for step in range(5, 10)]
     assert (tmp_path / "count").read_text() == "..."  # a missing file needs no grader
     assert [(step, grade.score) for step, grade in curve(run, setup, every_step=False)] == [(9, 0.5)]
+
+
+SAME = "the agent, given the recorded replies, comes to the same steps"
+
+
+def scripted_run(cli: Any, toy: Path, tmp_path: Path) -> Path:
+    script, out = tmp_path / "script.txt", tmp_path / "run"
+    look = 'Thought: look\nAction: List Files\nAction Input: {"dir_path": "."}'
+    done = 'Thought: enough\nAction: Final Answer\nAction Input: {"final_answer": "x"}'
+    script.write_text(f"{look}\n=====\n{look}\n=====\n{done}")
+    cli("run", toy, "--agent", "react", "--model", f"scripted:{script}", "--out", out)
+    script.unlink()  # the record is enough
+    return out
+
+
+def test_a_language_agent_is_replayed_from_its_record(cli: Any, toy: Path, tmp_path: Path) -> None:
+    out = scripted_run(cli, toy, tmp_path)
+    found = {check["what"]: check for check in json.loads(cli("verify", out, "--json").stdout)}
+    assert found[SAME]["holds"] and all(check["holds"] for check in found.values())
+
+
+def test_a_record_that_the_agent_would_not_have_made_fails(cli: Any, toy: Path, tmp_path: Path) -> None:
+    out = scripted_run(cli, toy, tmp_path)
+    calls = out / "model_calls.jsonl"
+    calls.write_text(calls.read_text().replace("Thought: look", "Thought: peek", 1))
+    found = {check["what"]: check for check in json.loads(cli("verify", out, "--json").stdout)}
+    assert not found[SAME]["holds"] and "does not repeat itself" in found[SAME]["detail"]
+
+
+def test_an_agent_from_a_file_is_replayed_only_if_it_is_trusted(cli: Any, toy: Path, tmp_path: Path) -> None:
+    agent, out, mark = tmp_path / "mine.py", tmp_path / "run", tmp_path / "was here"
+    agent.write_text(
+        "from mlagentbench.agents.base import Agent\nfrom mlagentbench.records import Call\nfrom pathlib import Path\n"
+        f"class Mine(Agent):\n    def run(self, env):\n        Path({str(mark)!r}).touch()\n"
+        "        env.step(Call(action='Final Answer', args={'final_answer': 'x'}))\n"
+    )
+    cli("run", toy, "--agent", agent, "--out", out)
+    mark.unlink()
+    assert SAME not in cli("verify", out).stdout and not mark.exists()
+    assert f"ok    {SAME}" in cli("verify", out, "--trust-agent").stdout and mark.exists()

@@ -3,11 +3,13 @@
 import math
 from collections.abc import Iterator
 
+from mlagentbench import discovery
 from mlagentbench.errors import Fault, UsageError
 from mlagentbench.grading.grade import Grade, grade
 from mlagentbench.records import Record, Result, Step
 from mlagentbench.runner.baselines import baseline_of
 from mlagentbench.runner.folder import RunFolder
+from mlagentbench.runner.replay import replay
 from mlagentbench.runner.run import account
 from mlagentbench.runner.setup import Setup, changed
 
@@ -23,8 +25,8 @@ class Check(Record):
     detail: str = ""
 
 
-def verify(folder: RunFolder, setup: Setup) -> list[Check]:
-    """All claims of a finished run."""
+def verify(folder: RunFolder, setup: Setup, trusted: bool = False) -> list[Check]:
+    """All claims of a finished run; an agent that came from a file is code, and run again only if it is trusted."""
     result = folder.result
     if result is None:
         raise UsageError(f"{folder.path} is not finished: mlagentbench resume {folder.path}")
@@ -35,9 +37,20 @@ def verify(folder: RunFolder, setup: Setup) -> list[Check]:
         steps = list(folder.steps())
         checks.append(_ending(folder, result, steps))
         checks += _claims(folder, setup, result, steps)
+        if _can_be_replayed(folder, trusted):
+            different = replay(folder, setup)
+            what = "the agent, given the recorded replies, comes to the same steps"
+            checks.append(Check(what=what, holds=not different, detail=different))
     except Fault as fault:
         checks.append(Check(what="the record can be read and graded", holds=False, detail=str(fault)))
     return checks
+
+
+def _can_be_replayed(folder: RunFolder, trusted: bool) -> bool:
+    """A person cannot; nor can an agent whose code is not at hand, or is somebody else's."""
+    if folder.agent_file:
+        return trusted
+    return folder.spec.agent in discovery.names("agents") and not folder.spec.interactive
 
 
 def _surroundings(folder: RunFolder, setup: Setup) -> Iterator[Check]:
