@@ -1,6 +1,7 @@
 """A run told step by step, and its verdict; what agents wrote is shown as text, and never obeyed."""
 
 from collections.abc import Iterator
+from textwrap import indent
 
 from rich.console import Console
 from rich.panel import Panel
@@ -48,7 +49,7 @@ def story(folder: RunFolder, console: Console) -> None:
         console.print()
         console.print(Text.assemble(*head))
         if step.call.thought:
-            console.print(Text(f"   {plain(step.call.thought)}", style="italic"))
+            console.print(Text(indent(plain(step.call.thought), "   "), style="italic"))
         console.print(Text(f"   {last_line(step.observation, 110)}", style="dim"))
 
 
