@@ -107,7 +107,7 @@ def executions(env: Environment) -> Iterator[Figure]:
             "hosts": bwrap._pipe(bwrap.HOSTS),
         }
         fds = [*data.values(), bwrap._pipe(bwrap._filter())]
-        profile = [*bwrap._profile(box, data), "--seccomp", str(fds[-1]), "--"]
+        profile = [*bwrap._profile(box, data, ""), "--seccomp", str(fds[-1]), "--"]
         command = [*bwrap._unprivileged(box.owner), "bwrap", *profile, "python", "-u", "./one.py"]
         child = launcher().start(command, pass_fds=fds, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd="/")
         assert child.communicate()[0] == b"1\n"
@@ -186,6 +186,13 @@ def commands() -> Iterator[Figure]:
         yield Figure(f"mlagentbench {' '.join(arguments)}", took, "s", 0.4, bare, "python -c pass")
 
 
+def research() -> Iterator[Figure]:
+    """A long run with a model that takes no time, in a process of its own because its memory is asked for."""
+    script = Path(__file__).with_name("research.py")
+    done = subprocess.run([sys.executable, str(script)], stdout=subprocess.PIPE, check=True)
+    yield from (Figure(**each) for each in json.loads(done.stdout))
+
+
 def measure() -> Iterator[Figure]:
     setup = set_up(str(TOY), "open", "bwrap", lambda line: print(line, file=sys.stderr))
     with tempfile.TemporaryDirectory(prefix="mlagentbench-overhead-") as name:
@@ -196,6 +203,7 @@ def measure() -> Iterator[Figure]:
             yield from flood(env)
         yield from snapshots(folder / "large", 5_000, 200_000, 60)
         yield from snapshots(folder / "many", 20_000, 10, 200)
+    yield from research()
     yield from commands()
 
 

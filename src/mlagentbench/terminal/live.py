@@ -60,8 +60,14 @@ class _View:
         if call:
             line = last_line(output.last_line, 70) if output else ""
             table.add_row(Text("▸ ", "yellow") + str(len(env.steps) + 1), Text(told(call)), "", Text(line))
+        elif env.ledger.asking:
+            table.add_row(
+                Text("▸ ", "yellow") + str(len(env.steps) + 1), Text(f"asks the {env.ledger.asking} model"), "", ""
+            )
         left = f"{env.spec.limits.steps - len(env.steps)} steps and {duration(env.seconds_left)} left"
         outer = Table.grid()
-        outer.add_row(Text(f"{env.task.name} · {env.spec.agent} · {duration(env.clock)} so far, {left}", "bold"))
+        who = f"{env.spec.agent} {env.spec.model}".strip()
+        spent = f", {env.ledger.tokens:,} tokens, ${env.ledger.dollars:.2f}" if env.ledger.models else ""
+        outer.add_row(Text(f"{env.task.name} · {who} · {duration(env.clock)}{spent} so far, {left}", "bold"))
         outer.add_row(table)
         return outer

@@ -23,6 +23,8 @@ def _verdict(result: Result, spec: RunSpec) -> Iterator[tuple[str, str, str]]:
     who = f"{result.agent} {result.model}".strip()
     took = f"{result.steps} steps, {duration(result.seconds)}"
     yield "run", f"{result.task} ({result.edition} edition) · {who} · ended: {result.ending} · {took}", ""
+    if result.tokens:
+        yield "models", f"{result.tokens:,} tokens, ${result.dollars:.4f}", ""
     yield "score", f"{number(result.score)}   {spec.metric} ({spec.better} is better)", ""
     if known := spec.baseline:
         yield "baseline", f"{number(known.mean)} ± {number(known.sd)} over {known.n} runs of the starter", ""

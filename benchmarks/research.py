@@ -1,0 +1,106 @@
+"""What a long run of the research agent costs the harness, with a model that answers at once. Prints JSON.
+
+python benchmarks/research.py [STEPS]
+"""
+
+import json
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from mlagentbench.agents.research import Research
+from mlagentbench.environment import Environment
+from mlagentbench.models.base import Model
+from mlagentbench.records import Contestant, Limits, Message, Prompt, Reply, Role, Tool
+from mlagentbench.runner.folder import RunFolder
+from mlagentbench.runner.run import enter, lay_out
+from mlagentbench.runner.setup import set_up
+
+TOY = Path(__file__).parents[1] / "tests" / "toy"
+WORDS = "what an observation has shown, what was tried, and what comes next; " * 30
+WRITE = f"""Reflection: {WORDS}
+Research Plan and Status: {WORDS}
+Fact Check: {WORDS}
+Thought: go on
+Action: Write File
+Action Input: {json.dumps({"file_name": "note.txt", "content": WORDS})}"""
+
+
+class Instant(Model):
+    """Always wants to write the same file; takes no time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+
+    def reply(self, prompt: Prompt) -> Reply:
+        self.sizes.append(sum(len(message.text) for message in prompt.messages))
+        return Reply(text=WRITE, model="instant", input_tokens=1000, output_tokens=100)
+
+
+class Watched(Environment):
+    """Notes how long asking and acting take; the model takes nothing, and writing a small file next to nothing."""
+
+    def __init__(self, other: Environment) -> None:
+        self.__dict__ = other.__dict__
+        self.asked: list[float] = []
+        self.acted: list[float] = []
+
+    def ask(
+        self,
+        messages: list[Message],
+        role: Role = "main",
+        stop: tuple[str, ...] = (),
+        tools: tuple[Tool, ...] = (),
+        grammar: str = "",
+    ) -> Reply:  # type: ignore[override]
+        started = time.perf_counter()
+        try:
+            return super().ask(messages, role, stop, tools, grammar)
+        finally:
+            self.asked.append(time.perf_counter() - started)
+
+    def step(self, call):  # type: ignore[no-untyped-def]
+        started = time.perf_counter()
+        try:
+            return super().step(call)
+        finally:
+            self.acted.append(time.perf_counter() - started)
+
+
+def around(values: list[float], place: int) -> float:
+    """The median of the twenty values about a place, in milliseconds."""
+    return statistics.median(values[max(place - 10, 0) : place + 10]) * 1000
+
+
+def main(steps: int) -> None:
+    setup = set_up(str(TOY), "open", "bwrap", lambda line: print(line, file=sys.stderr))
+    model = Instant()
+    agent = Research(memory=True)
+    with tempfile.TemporaryDirectory(prefix="mlagentbench-research-") as name:
+        folder = RunFolder.create(
+            Path(name), setup.spec(Contestant(agent="research", model="instant"), 0, Limits(steps=steps))
+        )
+        env = Watched(enter(setup, folder, None, {"main": model}))
+        lay_out(env, setup)
+        agent.run(env)
+        env.close()
+    calls = len(env.asked) // steps
+    figures = [
+        (f"model call at step {at} (with its record)", around(env.asked, at * calls), "ms", 5.0)
+        for at in (50, steps - 10)
+    ]
+    figures += [(f"step {at} besides the model", around(env.acted, at), "ms", 5.0) for at in (50, steps - 10)]
+    figures.append(
+        ("longest prompt, at the end over step 50", max(model.sizes) / max(model.sizes[: 50 * calls]), "×", 1.1)
+    )
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    figures.append((f"memory of a research run of {steps} steps", peak, "MB", 150.0))
+    print(json.dumps([dict(zip(("what", "value", "unit", "limit"), figure, strict=True)) for figure in figures]))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 510)
