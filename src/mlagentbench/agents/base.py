@@ -26,6 +26,7 @@ class Agent(ABC):
     contestant = True  # False for those that see more than a contestant may
     interactive = False
     needs_model = False
+    begins_again = False  # whether a resumed run must do its steps again, with the recorded replies
     models: Mapping[Role, Model] = {}  # what `env.ask` asks
 
     def __init__(self, seed: int = 0) -> None:

@@ -28,6 +28,7 @@ def run(
 ) -> Result:
     """Let `agent` work on the task until it is done, and grade what it leaves; the caller holds the folder's lock."""
     env = enter(setup, folder, person, agent.models)
+    env.ledger.in_order = agent.begins_again
     if watch:
         watch(env)
     try:
