@@ -248,6 +248,49 @@ def test_packages_must_be_pinned(cli: Any, toy: Path, tmp_path: Path) -> None:
     assert done.returncode == 2 and "requests is not pinned" in done.stderr
 
 
+MINI = """THOUGHT: look around
+
+```mswea_bash_command
+ls && cat train.py
+```
+=====
+THOUGHT: each id is its own value
+
+```mswea_bash_command
+cat <<'EOF' > train.py
+%sEOF
+python train.py
+```
+=====
+THOUGHT: done
+
+```mswea_bash_command
+echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT
+```
+"""
+MINI_COMMAND = (
+    "{python} -m minisweagent.run.mini -c mini_textbased.yaml -m openai/any --model-class litellm_textbased"
+    " -y --exit-immediately --cost-limit 0 -t {description}"
+)
+MINI_VARIABLES = {
+    "MSWEA_CONFIGURED": "true",
+    "MSWEA_COST_TRACKING": "ignore_errors",
+    "MSWEA_SILENT_STARTUP": "1",
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+}
+
+
+@pytest.mark.slow  # downloads some 80 packages, once
+def test_mini_swe_agent_from_pypi_works_on_a_task(cli: Any, toy: Path, tmp_path: Path) -> None:
+    script, out = tmp_path / "script.txt", tmp_path / "run"
+    script.write_text(MINI % PERFECT)
+    given = ["run", toy, "--agent", "command", "--model", f"scripted:{script}", "--out", out, "--json"]
+    given += ["--set", "packages=mini-swe-agent==2.4.6", "--set", f"command={MINI_COMMAND}"]
+    done = cli(*given, "--set", f"environment={json.dumps(MINI_VARIABLES)}", timeout=600)
+    result = json.loads(done.stdout)
+    assert (result["success"], result["steps"]) == (True, 5), done.stderr
+
+
 def test_killed_with_the_harness_nothing_is_left_and_resume_finishes(cli: Any, toy: Path, tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.mkdir()

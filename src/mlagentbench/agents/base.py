@@ -32,6 +32,9 @@ class Agent(ABC):
     def __init__(self, seed: int = 0) -> None:
         self.random = Random(seed)
 
+    def prepare(self) -> None:  # noqa: B027 - most need nothing
+        """Make ready what takes long, before the clock of the run begins."""
+
     @abstractmethod
     def run(self, env: Environment) -> None:
         """Work until `env.done`."""

@@ -33,29 +33,33 @@ class Command(Agent):
         super().__init__(seed)
         self.command, self.program, self.environment = _words(command), program, environment or {}
         self.packages = pinned(packages.split())
+        self.runtime: Runtime | None = None
         if program and not Path(program).is_dir():
             raise UsageError(f"the option program must be a folder, and there is none at {program}")
 
+    def prepare(self) -> None:
+        """Its packages are installed once, and kept."""
+        self.runtime = ensure_packages(self.packages, _say) if self.packages else None
+
     def run(self, env: Environment) -> None:
         """Start it, answer its questions, and submit what it leaves."""
-        runtime = ensure_packages(self.packages, _say) if self.packages else None
         with scratch() as folder:
             task = folder / "task.md"
             task.write_text(env.task.description)
             env.world.outside = Outside(
-                env.world.sandbox, env.world.box(), self._program(env, task, runtime), env.world.program_output
+                env.world.sandbox, env.world.box(), self._program(env, task), env.world.program_output
             )
             self._attend(env)
         if not env.done:
             env.step(Call(action="Final Answer", args={"final_answer": "the outside program has ended"}))
 
-    def _program(self, env: Environment, task: Path, runtime: Runtime | None) -> Program:
+    def _program(self, env: Environment, task: Path) -> Program:
         mounts = [(task, TASK)]
-        if runtime:
-            mounts.append((runtime.folder, AGENT))
+        if self.runtime:
+            mounts.append((self.runtime.folder, AGENT))
         if self.program:
             mounts.append((Path(self.program).resolve(), PROGRAM))
-        if env.world.sandbox.name == "none" and (runtime or self.program):
+        if env.world.sandbox.name == "none" and (self.runtime or self.program):
             raise UsageError("without a sandbox there is no /opt: name the program by its path instead")
         blanks = {"{task}": TASK, "{description}": env.task.description, "{python}": f"{AGENT}/bin/python"}
         words = [_filled(word, blanks) for word in self.command]
