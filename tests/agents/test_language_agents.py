@@ -2,8 +2,12 @@
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -322,3 +326,24 @@ def test_tree_resumes_to_the_same_trace(attempt: Callable[..., Result], tmp_path
     (folder.path / "result.json").unlink()
     assert attempt(Tree(drafts=2), Parrot(said)).ending == "submitted"
     assert story(folder) == whole
+
+
+def test_killed_again_and_again_at_random_moments_it_comes_to_the_same_end(toy: Path, tmp_path: Path) -> None:
+    script = tmp_path / "script.txt"
+    script.write_text("\n=====\n".join(lines(researching, remembered)))
+    command = [sys.executable, "-m", "mlagentbench"]
+    who = ["--agent", "research", "--model", f"scripted:{script}", "--set", "memory=true"]
+    subprocess.run([*command, "run", toy, *who, "--out", tmp_path / "calm"], check=True, capture_output=True)
+    out, random = tmp_path / "run", Random(1)
+    for _ in range(8):
+        deed = ["resume", out] if (out / "run.json").is_file() else ["run", toy, *who, "--out", out]
+        child = subprocess.Popen([*command, *deed], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(random.uniform(0.3, 1.2))
+        child.kill()
+        child.wait()
+    if not (out / "result.json").is_file():
+        subprocess.run([*command, "resume", out], check=True, capture_output=True)
+    assert story(RunFolder(out)) == story(RunFolder(tmp_path / "calm"))
+    done = RunFolder(out).result
+    assert done and (done.score, done.ending) == (0.0, "submitted")
