@@ -10,11 +10,14 @@ import pandas as pd
 
 from mlagentbench.errors import InvalidSubmission
 from mlagentbench.grading.protocol import Program
+from mlagentbench.grading.race import Question, Race
 from mlagentbench.grading.sources import forbidden_imports, numbers_above
 
 __all__ = [
     "InvalidSubmission",
     "Program",
+    "Question",
+    "Race",
     "forbidden_imports",
     "numbers_above",
     "read_answers",

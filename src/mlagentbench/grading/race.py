@@ -1,0 +1,112 @@
+"""Times a submission against the starter, side by side: the same questions in turn, one frozen while the other runs.
+
+The score is, for each question, the median of the ratios of neighbours, weighted by the starter's times: what disturbs
+the machine for a second disturbs both neighbours.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlagentbench.errors import InvalidSubmission
+from mlagentbench.grading.protocol import Program
+
+Seconds = np.ndarray[Any, np.dtype[np.float64]]
+Question = Callable[[Program, bool, float], float]  # program, whether it is the starter, limit: the seconds it took
+
+PATIENCE, GRACE = 5, 3.0  # an answer may take 5 times as long as the starter's and 3 seconds
+OURS = 600.0  # seconds that the starter may take for an answer
+
+
+@dataclass(frozen=True)
+class Race:
+    """Who runs against whom, and what they are asked.
+
+    `program` starts what lies in a folder. `questions` makes those of one round: always as many, in the same order, of
+    the same kinds, and never seen before. The first `untimed` ones of a round only warm up. Programs are new in every
+    round, unless they are `kept` because it takes them long to start. `exact` is the standard error, as a share of the
+    score, with which the score is known well.
+    """
+
+    starter: Path
+    submission: Path
+    program: Callable[[Path], Program]
+    questions: Callable[[], Sequence[Question]]
+    untimed: int = 0
+    kept: bool = False
+    exact: float = 0.015
+
+    def run(self, least: int, most: int) -> float:
+        """The submission's time relative to the starter's, from `least` rounds, or up to `most` until it is known."""
+        orders = [self.starter, self.submission], [self.submission, self.starter]  # who is first may matter
+        rounds: list[Seconds] = []
+        with ExitStack() as stack:
+            kept = self._started(orders[0], stack) if self.kept else {}
+            known: dict[int, float] = {}  # what the starter last took for each question, which limits the submission
+            if not kept:
+                self._round([self.starter], kept, known)  # warms the machine up
+            while len(rounds) < least or (len(rounds) < most and doubtful(rounds, self.exact)):
+                rounds += [self._round(order, kept, known) for order in orders]
+        shares, ratios = shares_and_ratios(rounds)
+        return float(shares @ np.median(ratios, axis=0))
+
+    def _round(self, order: list[Path], kept: Mapping[Path, Program], known: dict[int, float]) -> Seconds:
+        """How long the submission and the starter take for each timed question, which they are asked in turn."""
+        rows = []
+        with ExitStack() as stack:
+            programs = kept or self._started(order, stack)
+            for number, question in enumerate(self.questions()):
+                seconds = {self.submission: math.nan}
+                for folder in order:
+                    limit = OURS if folder == self.starter else PATIENCE * known[number] + GRACE
+                    seconds[folder] = self._seconds(folder, programs[folder], question, limit)
+                    if folder == self.starter:
+                        known[number] = seconds[folder]
+                rows.append([seconds[self.submission], seconds[self.starter]])
+        return np.array(rows[self.untimed :])
+
+    def _started(self, folders: list[Path], stack: ExitStack) -> dict[Path, Program]:
+        programs = {}
+        for folder in folders:
+            with self._blamed(folder):
+                programs[folder] = stack.enter_context(self.program(folder))
+            programs[folder].pause()
+        return programs
+
+    def _seconds(self, folder: Path, program: Program, question: Question, limit: float) -> float:
+        with self._blamed(folder):
+            seconds = question(program, folder == self.starter, limit)
+        program.pause()
+        return seconds
+
+    @contextmanager
+    def _blamed(self, folder: Path) -> Iterator[None]:
+        """What goes wrong with the starter is our fault, and not the submission's."""
+        try:
+            yield
+        except InvalidSubmission as error:
+            if folder == self.starter:
+                raise RuntimeError(f"the starter itself failed: {error}") from error
+            raise
+
+
+def shares_and_ratios(rounds: list[Seconds]) -> tuple[Seconds, Seconds]:
+    """Which part of the starter's time each question takes, and by round and question what the submission takes of it.
+
+    A round holds a row for each question: the submission's seconds, then the starter's.
+    """
+    seconds = np.array(rounds)
+    typical = np.median(seconds[:, :, 1], axis=0)
+    return typical / typical.sum(), seconds[:, :, 0] / seconds[:, :, 1]
+
+
+def doubtful(rounds: list[Seconds], exact: float) -> bool:
+    """Whether the score is not known well yet: as exactly as asked for, or to a sixth of what sets it apart from 1."""
+    shares, ratios = shares_and_ratios(rounds)
+    error = 1.25 * np.linalg.norm(shares * np.log(ratios).std(axis=0, ddof=1)) / math.sqrt(len(rounds))
+    return bool(error > max(exact, abs(math.log(shares @ np.median(ratios, axis=0))) / 6))
