@@ -13,7 +13,7 @@ from mlagentbench.agents import base as agents
 from mlagentbench.errors import UsageError
 from mlagentbench.records import Contestant, Record
 
-STOPPED, REFUSED, FAULT = 91, 92, 93  # exit codes that no agent is likely to hit upon
+DONE, STOPPED, REFUSED, FAULT = 90, 91, 92, 93  # exit codes that no agent is likely to hit upon
 DEATH = "the process of the run"
 WORDS = 2000  # bytes of what it said last
 PATIENCE = 60  # seconds for an agent's file to be imported
@@ -97,7 +97,7 @@ class Apart:
         finally:
             os.close(ended)
             self._child.stderr.close()
-        if code in (0, STOPPED) or self.asked:
+        if code in (DONE, STOPPED) or self.asked:
             return ""
         words = heard.decode("utf-8", "replace").strip().rpartition("\n")[2]
         if code == REFUSED:

@@ -11,7 +11,7 @@ from mlagentbench.agents import base as agents
 from mlagentbench.environment import Environment
 from mlagentbench.errors import Fault, UsageError
 from mlagentbench.records import Contestant
-from mlagentbench.runner.batch.apart import FAULT, REFUSED, STOPPED, Traits
+from mlagentbench.runner.batch.apart import DONE, FAULT, REFUSED, STOPPED, Traits
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.setup import set_up_again
 from mlagentbench.runner.start import proceed
@@ -59,7 +59,7 @@ def main(parent: str, what: str, *words: str) -> int:
     except (Fault, OSError) as error:
         _say(f"{type(error).__name__}: {error}")
         return FAULT
-    return 0
+    return DONE
 
 
 if __name__ == "__main__":
