@@ -41,13 +41,16 @@ def memory(what: str) -> float:
 def crowd(folder: Path) -> Iterator[Figure]:
     """Many runs at once, each with a model that answers at once and wants to write a file."""
     write = 'Action: Write File\nAction Input: {{"file_name": "note.txt", "content": "note {}"}}'
-    (folder / "script").write_text("\n=====\n".join(write.format(number) for number in range(STEPS)))
+    said = [write.format(number) for number in range(STEPS)]
+    answer = "id,value\\n" + "".join(f"{number},1\\n" for number in range(10))
+    said[0] = said[0].replace("note.txt", "submission.csv").replace("note 0", answer)  # so that there is a grade
+    (folder / "script").write_text("\n=====\n".join(said))
     model = f"scripted:{folder / 'script'}"
     plan = Plan.model_validate(
         {"tasks": [TOY], "agents": ["act"], "models": [model], "repetitions": RUNS, "limits": {"steps": STEPS}}
     )
     ended = conduct(folder / "crowd", plan, slots_of(RUNS, ""), quiet, quiet)
-    assert all(result.steps == STEPS for result in ended.results) and len(ended.results) == RUNS
+    assert all(result.steps == STEPS and result.valid for result in ended.results) and len(ended.results) == RUNS
     places = [Path(result.folder) for result in ended.results]
     began = min((place / "run.json").stat().st_mtime for place in places)
     last = max((place / "trace.jsonl").stat().st_mtime for place in places)
@@ -87,7 +90,9 @@ def queue(folder: Path) -> Iterator[Figure]:
     out = folder / "many"
     out.mkdir()
     BatchFolder(out).write(BatchRecord(plan=plan, jobs=tuple(jobs)))
-    batch = Batch(Survey(out), plan, Pretending(out, spec, done.model_dump_json(exclude={"folder"})), ["", ""], quiet)
+    batch = Batch(
+        Survey(out), plan, Pretending(out, spec, done.model_dump_json(exclude={"folder"})), ["", ""], quiet, quiet
+    )
     for job in jobs:
         batch.add(job)
     batch.run()

@@ -8,6 +8,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 
 from mlagentbench.errors import UsageError
+from mlagentbench.preparation.download import Say
 from mlagentbench.runner.batch.apart import DEATH
 from mlagentbench.runner.batch.job import Job
 from mlagentbench.runner.batch.local import Runner
@@ -26,8 +27,8 @@ Show = Callable[[View], None]
 class Batch:
     """All decisions are made in one thread; each run has a thread of its own while it lasts."""
 
-    def __init__(self, survey: Survey, plan: Plan, runner: Runner, slots: Sequence[str], show: Show) -> None:
-        self.survey, self.plan, self.runner, self.show = survey, plan, runner, show
+    def __init__(self, survey: Survey, plan: Plan, runner: Runner, slots: Sequence[str], show: Show, say: Say) -> None:
+        self.survey, self.plan, self.runner, self.show, self.say = survey, plan, runner, show, say
         self.reason, self.interrupted = "", False
         self.troubles: dict[str, str] = {}
         self._free = list(slots)[::-1]
@@ -55,6 +56,7 @@ class Batch:
                 if self.interrupted:
                     break
                 self.interrupted = True
+                self.say("stopping; what was done is kept (Ctrl-C again: at once)")
                 self.stop("stopped")
         self._look()
 

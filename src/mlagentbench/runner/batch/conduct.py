@@ -1,5 +1,6 @@
 """From a plan and a folder to results: a new batch, or one that goes on where it stopped."""
 
+import resource
 import signal
 import threading
 from collections.abc import Iterator, Sequence
@@ -58,9 +59,10 @@ def conduct(path: Path, plan: Plan | None, slots: Sequence[str], say: Say, show:
         folder.write(record)
         survey.adopt(record)
         suspects = {job.name for job in todo if (path / job.name / "run.json").is_file()} if died else set[str]()
-        batch = Batch(survey, plan, Local(path, setups, suspects), slots, show)
+        batch = Batch(survey, plan, Local(path, setups, suspects), slots, show, say)
         for job in todo:
             batch.add(job)
+        _open_many_files()
         with _terminable():
             batch.run()
         return Ended(
@@ -97,6 +99,12 @@ def _agreed(path: Path, record: BatchRecord, old: BatchRecord | None) -> BatchRe
 
 def _refusal(path: Path, what: str) -> UsageError:
     return UsageError(f"{path} cannot go on: {what} changed since it began; choose another --out for a new batch")
+
+
+def _open_many_files() -> None:
+    """A run with a script under way has about ten files open, and there may be hundreds of runs."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 @contextmanager

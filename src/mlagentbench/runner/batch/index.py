@@ -1,7 +1,7 @@
 """index.sqlite: results by the name of their run, for speed and for questions in SQL; the run folders are the truth."""
 
 import sqlite3
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -38,9 +38,8 @@ class Index:
         if not self.path.is_file():
             return {}
         try:
-            with sqlite3.connect(self.path, timeout=1) as database:
+            with closing(sqlite3.connect(self.path, timeout=1)) as database:
                 rows = database.execute("SELECT name, stamp, record FROM results").fetchall()
-            database.close()
         except sqlite3.OperationalError:  # somebody writes it, or it has no table yet
             return {}
         except sqlite3.DatabaseError:
@@ -70,13 +69,8 @@ class Index:
             (name, repr(stamp), *(getattr(result, column) for column in COLUMNS), result.model_dump_json())
             for name, (stamp, result) in self._new.items()
         ]
-        with suppress(sqlite3.Error, OSError):
-            database = sqlite3.connect(self.path, timeout=1)
-            try:
-                with database:
-                    database.execute(TABLE)
-                    marks = ", ".join("?" * len(rows[0]))
-                    database.executemany(f"INSERT OR REPLACE INTO results VALUES ({marks})", rows)
-            finally:
-                database.close()
+        marks = ", ".join("?" * len(rows[0]))
+        with suppress(sqlite3.Error, OSError), closing(sqlite3.connect(self.path, timeout=1)) as database, database:
+            database.execute(TABLE)
+            database.executemany(f"INSERT OR REPLACE INTO results VALUES ({marks})", rows)
         self._new.clear()
