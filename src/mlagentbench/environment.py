@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mlagentbench.actions import base as actions
-from mlagentbench.actions.base import Action, World
+from mlagentbench.actions.base import REPLY, Action, World
 from mlagentbench.actions.python_repl import NAME as REPL
 from mlagentbench.actions.python_repl import rebuild
 from mlagentbench.errors import ActionError, Fault, RunOver
@@ -27,7 +27,8 @@ class Environment:
         self, task: Task, spec: RunSpec, world: World, trace: Journal, recorded: tuple[Step, ...] = ()
     ) -> None:
         self.task, self.spec, self.world = task, spec, world
-        self.actions: dict[str, Action] = actions.load(spec.interactive, bool(world.ledger.models))
+        self._known: dict[str, Action] = actions.load(spec.interactive, bool(world.ledger.models))
+        self.actions = {name: action for name, action in self._known.items() if not action.hidden}
         self.steps = world.steps
         self.ledger = world.ledger
         self.ledger.closed_steps = len(recorded)
@@ -80,12 +81,14 @@ class Environment:
         stop: Sequence[str] = (),
         tools: Sequence[Tool] = (),
         grammar: str = "",
+        max_tokens: int = REPLY,
     ) -> Reply:
         """What a model says to this; a prompt that it cannot take is PromptTooLong, and the agent may show less."""
         self.stopping.heed()
         if self.fault or self.done:
             raise self.fault or RunOver(f"the run is over: {self.ending}")
         prompt = Prompt(messages=tuple(messages), stop=tuple(stop), tools=tuple(tools), grammar=grammar)
+        prompt = prompt.but(max_tokens=max_tokens)
         try:
             reply = self.ledger.ask(prompt, role)
         except Fault as fault:
@@ -121,7 +124,7 @@ class Environment:
         started, number = self.clock, len(self.steps) + 1
         self.current, self.world.execution = call, None
         self.world.seconds = min(self.spec.limits.script_minutes * 60, self.seconds_left)
-        action = self.actions.get(call.action)
+        action = self._known.get(call.action)
         self.ledger.inside = True
         try:
             if problem:
@@ -195,7 +198,7 @@ class Environment:
         self.ledger.pass_over(step.number)
         self._append(step)
         self._clock, self.ledger.tokens, self.ledger.dollars = step.clock, step.tokens, step.dollars
-        action = self.actions.get(call.action)
+        action = self._known.get(call.action)
         self._submitted = bool(action and action.ends and not step.failed)
         if action and action.replayed and not step.failed:
             action(self.world, step.call.args)

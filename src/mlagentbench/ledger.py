@@ -27,6 +27,7 @@ class Ledger:
         self.exhausted: Literal["tokens", "money"] | None = None
         self.asking: Role | None = None
         self.replayed = 0.0  # seconds that recorded calls took, since somebody looked
+        self.in_order = False  # whether a recorded call is known by its place alone, and not by what was asked
         self.closed_steps = 0  # steps of the record that must come out the same
         self._journal, self._recorded = journal, iter(recorded)
         self._next: ModelCall | None = next(self._recorded, None)
@@ -77,7 +78,7 @@ class Ledger:
         call = self._next
         if call is None:
             return None
-        if (call.prompt, call.role, call.inside) == (prompt, role, self.inside):
+        if self.in_order or (call.prompt, call.role, call.inside) == (prompt, role, self.inside):
             return self._take()
         if call.step <= self.closed_steps:
             raise Fault(

@@ -5,6 +5,7 @@ What takes minutes (the starter and the reference of every task) is marked slow:
 
 import json
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from mlagentbench.errors import InvalidSubmission
 from mlagentbench.preparation.prepare import prepared
 from mlagentbench.runner.setup import set_up
 from mlagentbench.runner.start import start
+from mlagentbench.runtimes.base import names as runtimes
+from mlagentbench.runtimes.base import requirements
 from mlagentbench.task import PARTS, Task
 
 TASKS = Task.names()
@@ -59,6 +62,13 @@ def test_the_folder_is_whole_and_both_editions_are_there(name):
     task = Task.load(name)
     assert not [part for part in (*PARTS, "README.md", "starter/train.py") if not (task.folder / part).exists()]
     assert set(task.config.editions) == {"open", "paper"}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_its_own_modules_are_not_called_as_a_package_is(name):
+    own = {path.stem for path in Task.load(name).folder.glob("*.py")} - {"prepare", "grade"}
+    packages = {line.partition("==")[0].replace("-", "_") for each in runtimes() for line in requirements(each)}
+    assert not own & (packages | set(sys.stdlib_module_names)), "another machine may have that package"
 
 
 @pytest.mark.parametrize("name", TASKS)

@@ -7,7 +7,7 @@ from difflib import unified_diff
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
@@ -22,6 +22,9 @@ from mlagentbench.sandbox.repl import Repl
 from mlagentbench.stopping import Stopping
 from mlagentbench.workspace.files import Workspace
 from mlagentbench.workspace.store import Store
+
+if TYPE_CHECKING:
+    from mlagentbench.endpoint.outside import Outside
 
 Person = Callable[[str], str]
 REPLY = 4000  # tokens that a model may answer with
@@ -47,6 +50,7 @@ class World:
     seconds: float = 0.0  # what the step at hand may take
     log: list[str] = field(default_factory=list)  # the research log
     repl: Repl | None = None
+    outside: "Outside | None" = None
     output: Output | None = None
     execution: Execution | None = None
 
@@ -55,6 +59,12 @@ class World:
         """Where the whole output of the step at hand goes."""
         self.outputs.mkdir(exist_ok=True)
         return self.outputs / f"step-{len(self.steps) + 1:04d}.txt"
+
+    @property
+    def program_output(self) -> Path:
+        """Where the whole output of an outside program goes."""
+        self.outputs.mkdir(exist_ok=True)
+        return self.outputs / "program.txt"
 
     def box(self) -> Box:
         """What the agent's commands may see and use; read-only is what is read-only now."""
@@ -89,6 +99,9 @@ class World:
         if self.repl:
             self.repl.close()
             self.repl = None
+        if self.outside:
+            self.outside.close()
+            self.outside = None
         self.sandbox.release(Box(self.workspace.root, self.runtime))
 
 
@@ -102,6 +115,7 @@ class Action:
         self.replayed: bool = getattr(module, "REPLAYED", False)  # what it does is nowhere on disk
         self.ends: bool = getattr(module, "ENDS", False)
         self.interactive: bool = getattr(module, "INTERACTIVE", False)
+        self.hidden: bool = getattr(module, "HIDDEN", False)  # for the harness's own use
         self.model: bool = getattr(module, "MODEL", False)  # whether it asks one
         self._function: Callable[..., str] = getattr(module, short)
         text, _, arguments = inspect.cleandoc(self._function.__doc__ or "").partition("Args:\n")

@@ -26,10 +26,14 @@ class Agent(ABC):
     contestant = True  # False for those that see more than a contestant may
     interactive = False
     needs_model = False
+    begins_again = False  # whether a resumed run must do its steps again, with the recorded replies
     models: Mapping[Role, Model] = {}  # what `env.ask` asks
 
     def __init__(self, seed: int = 0) -> None:
         self.random = Random(seed)
+
+    def prepare(self) -> None:  # noqa: B027 - most need nothing
+        """Make ready what takes long, before the clock of the run begins."""
 
     @abstractmethod
     def run(self, env: Environment) -> None:

@@ -1,6 +1,7 @@
 """A grammar (GBNF) for replies that name one action: a model bound by it says nothing that cannot be done."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -8,7 +9,8 @@ from pydantic import BaseModel
 
 LONGEST = 3900  # characters of a reply: each is a token at worst, and a prompt allows 4000 unless it says otherwise
 WIDTH, LINES = 100, 3  # characters of a line of an entry, and lines
-SHORT = 200  # characters of an argument that is a name or a sentence
+SHORT, PATH = 200, 80  # characters of an argument that is a sentence, and of one that names a file
+FILES = re.compile(r"(^|_)(name|path|source|destination)$")  # arguments that name one; a small model else tells a story
 SCRIPTS = {"content", "command"}  # arguments that hold whole scripts; they share what the rest leaves
 
 # An entry is a line, or a line and a short list, and has no colon in it: whoever reads the reply cannot take a thought
@@ -18,6 +20,7 @@ letter ::= [ -9;-~]
 text ::= [A-Za-z] letter{{0,{WIDTH - 1}}} ("\n" ("-" | [1-9] ".") " " letter{{1,{WIDTH}}}){{0,{LINES - 1}}}
 character ::= [ !#-\x5B\x5D-~] | "\\" ["\\nt]
 short ::= "\"" character{{0,{SHORT}}} "\""
+path ::= "\"" [A-Za-z0-9_./-]{{1,{PATH}}} "\""
 integer ::= "0" | "-"? [1-9] [0-9]{{0,8}}
 number ::= integer ("." [0-9]{{1,9}})?
 boolean ::= "true" | "false"
@@ -42,6 +45,7 @@ def _call(rule: str, name: str, schema: dict[str, Any], room: int) -> Iterator[s
     arguments: dict[str, dict[str, Any]] = schema.get("properties", {})
     scripts = SCRIPTS & arguments.keys()
     kinds = {argument: RULES.get(about.get("type", "")) for argument, about in arguments.items()}
+    kinds |= {argument: "path" for argument, kind in kinds.items() if kind == "short" and FILES.search(argument)}
     if unknown := [argument for argument, kind in kinds.items() if not kind]:
         raise ValueError(f"{name}: the grammar knows no form for {', '.join(unknown)}")
     if scripts:

@@ -115,14 +115,17 @@ class RunFolder:
         known = {name: data.public / path for path, (name, _) in data.files.items()} if data else {}
         return Store(self.path / "snapshots", self.path / "workspace" if writable else None, known)
 
-    def rewind(self, step: int | None = None) -> None:
-        """Make ready to go on after `step`, or after the last whole one; an old result is kept as evidence."""
+    def rewind(self, step: int | None = None, anew: bool = False) -> None:
+        """Make ready to go on after `step`, or after the last whole one; an old result is kept as evidence.
+
+        `anew` keeps what models said up to there, and nothing else: all steps will be done again.
+        """
         ends = [end for _, end in self._steps()]
         if step is not None and not 0 <= step <= len(ends):
             raise UsageError(f"--from-step must be from 0 to {len(ends)}, the last step of {self.path}")
         kept = (end for call, end in self._calls() if step is None or call.step <= step)
         self.model_calls.cut(max(kept, default=0))
-        step = len(ends) if step is None else step
+        step = 0 if anew else len(ends) if step is None else step
         self.trace.cut(ends[step - 1] if step else 0)
         if (self.path / "snapshots").is_dir():
             self.store().rewind(step)

@@ -31,7 +31,9 @@ def run(
     setup: Setup, agent: Agent, folder: RunFolder, watch: Watcher | None = None, person: Person | None = None
 ) -> Result:
     """Let `agent` work on the task until it is done, and grade what it leaves; the caller holds the folder's lock."""
+    agent.prepare()
     env = enter(setup, folder, person, agent.models)
+    env.ledger.in_order = agent.begins_again
     if watch:
         watch(env)
     try:

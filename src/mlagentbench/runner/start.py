@@ -32,7 +32,11 @@ def start(
     worker = make(who, seed)
     file = Path(who.agent) if who.agent.endswith(".py") else None
     known = who.but(agent=file.name) if file else who
-    spec = setup.spec(known, seed, _limits(setup, limits or {}), worker.interactive)
+    allowed = _limits(setup, limits or {})
+    for role, model in worker.models.items() if allowed.dollars is not None else ():
+        if model.price is None:
+            raise UsageError(f"--dollars needs a price, and none is known for {who.roles[role]}; pass --tokens instead")
+    spec = setup.spec(known, seed, allowed, worker.interactive)
     folder = RunFolder.create(out, spec, file)
     with folder.lock():
         return run(setup, worker, folder, watch, ask if worker.interactive else None)
@@ -76,7 +80,7 @@ def proceed(
         if differing := changed(folder.spec, setup):
             raise UsageError(f"{path} cannot go on: its {' and '.join(differing)} changed since it began")
         worker = make(folder.spec.but(agent=str(folder.agent_file or folder.spec.agent)), folder.spec.seed)
-        folder.rewind(from_step)
+        folder.rewind(from_step, worker.begins_again)
         return run(setup, worker, folder, watch, ask if worker.interactive else None)
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 
 from mlagentbench import discovery
+from mlagentbench.agents import base as agents
 from mlagentbench.errors import Fault, UsageError
 from mlagentbench.grading.grade import Grade, grade
 from mlagentbench.records import Record, Result, Step
@@ -47,10 +48,11 @@ def verify(folder: RunFolder, setup: Setup, trusted: bool = False) -> list[Check
 
 
 def _can_be_replayed(folder: RunFolder, trusted: bool) -> bool:
-    """A person cannot; nor can an agent whose code is not at hand, or is somebody else's."""
+    """A person cannot; nor can an outside program, or an agent whose code is not at hand or is somebody else's."""
     if folder.agent_file:
         return trusted
-    return folder.spec.agent in discovery.names("agents") and not folder.spec.interactive
+    known = folder.spec.agent in discovery.names("agents")
+    return known and not folder.spec.interactive and not agents.load(folder.spec.agent).begins_again
 
 
 def _surroundings(folder: RunFolder, setup: Setup) -> Iterator[Check]:

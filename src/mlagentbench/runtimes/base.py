@@ -2,10 +2,11 @@
 
 import os
 import platform
+import re
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -16,6 +17,7 @@ from mlagentbench.errors import SandboxFault, UsageError
 from mlagentbench.home import build, home
 
 LISTS = Path(__file__).parent
+PINNED = re.compile(r"[\w.-]+(\[[\w,.-]+\])?==[\w.!+-]+")
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -102,13 +104,29 @@ def requirements(name: str) -> list[str]:
 
 def ensure(name: str, say: Callable[[str], None]) -> Runtime:
     """The runtime, built if it was not."""
-    wanted = runtime(name)
+    return _built(runtime(name), requirements(name), say)
+
+
+def pinned(wanted: Sequence[str]) -> list[str]:
+    """The packages, if each says which version it is."""
+    if loose := [name for name in wanted if not PINNED.fullmatch(name)]:
+        raise UsageError(f"{loose[0]} is not pinned: write it as NAME==VERSION")
+    return list(wanted)
+
+
+def ensure_packages(wanted: Sequence[str], say: Callable[[str], None]) -> Runtime:
+    """A runtime of these packages, for an outside program; what they need comes along."""
+    content = f"{PYTHON} {platform.machine()}\n" + "\n".join(wanted)
+    return _built(Runtime("agent", blake3(content.encode()).hexdigest()), wanted, say)
+
+
+def _built(wanted: Runtime, packages: Sequence[str], say: Callable[[str], None]) -> Runtime:
     wanted.folder.parent.mkdir(exist_ok=True)
-    build(wanted.folder, lambda folder: _install(wanted, folder, say))
+    build(wanted.folder, lambda folder: _install(wanted, packages, folder, say))
     return wanted
 
 
-def _install(wanted: Runtime, folder: Path, say: Callable[[str], None]) -> None:
+def _install(wanted: Runtime, listed: Sequence[str], folder: Path, say: Callable[[str], None]) -> None:
     say(f"building the runtime {wanted.name} (once; a minute or two)")
     packages = folder / "lib" / PYTHON / "site-packages"
     # With dependencies: torch's builds for GPUs pin further packages of their own, which its CPU build has not.
@@ -119,7 +137,7 @@ def _install(wanted: Runtime, folder: Path, say: Callable[[str], None]) -> None:
         "--no-warn-conflicts",
         "--target",
         str(packages),
-        *requirements(wanted.name),
+        *listed,
     ]
     lines = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, umask=0o022) as pip:

@@ -106,7 +106,8 @@ def _profile(box: Box, data: dict[str, int], gpus: str) -> Iterator[str]:
         yield from ("--bind", f"{workspace}/{above}", f"/workspace/{above}")
     for path in box.read_only:
         yield from ("--ro-bind", f"{workspace}/{path}", f"/workspace/{path}")
-    yield from ("--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/")
+    for place in ("/dev", "/") if gpus else ("/proc", "/dev", "/"):  # CUDA names its threads through /proc
+        yield from ("--remount-ro", place)
     yield from ("--chdir", "/workspace")
     for key, value in {**runtime.environment, **gpu.environment(gpus), **box.environment}.items():
         yield from ("--setenv", key, value)

@@ -1,6 +1,7 @@
 """What there is: tasks, agents, actions, models, runtimes."""
 
 import inspect
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -87,16 +88,28 @@ def _actions() -> list[Row]:
             "what_it_does": action.description,
         }
         for name, action in load(interactive=True, models=True).items()
+        if not action.hidden
     ]
 
 
 def _models() -> list[Row]:
     from mlagentbench import discovery
+    from mlagentbench.providers.names import COMPATIBLE, PROVIDERS
 
-    return [
-        {"model": name, "what_it_is": _first_line(discovery.plugin("models", name))}
-        for name in discovery.names("models")
-    ]
+    found = []
+    for name in discovery.names("models"):
+        form, _, what = _first_line(discovery.plugin("models", name)).partition(" ")
+        if name != "hosted":  # which is the rows below
+            found.append({"model": form, "key": None, "what_it_is": what.removeprefix("is ")})
+    for name, provider in PROVIDERS.items():
+        found.append({"model": f"{name}:MODEL", "key": _keys(provider.keys), "what_it_is": provider.what})
+    compatible = "any server that speaks OpenAI's chat completions"
+    return [*found, {"model": "http://HOST:PORT/v1#MODEL", "key": _keys((COMPATIBLE,)), "what_it_is": compatible}]
+
+
+def _keys(names: tuple[str, ...]) -> str:
+    there = [name for name in names if os.environ.get(name)]
+    return f"{there[0]}, set" if there else " or ".join(names)
 
 
 def _runtimes() -> list[Row]:

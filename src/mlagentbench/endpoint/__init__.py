@@ -1,0 +1,1 @@
+"""Models for outside programs: a loopback endpoint in the dialects that they know, with our model behind it."""

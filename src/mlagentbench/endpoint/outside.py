@@ -1,0 +1,105 @@
+"""An outside program in the sandbox, which is let run until it asks a model, and waits for the answer."""
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Literal
+
+from mlagentbench.endpoint import bridge_driver
+from mlagentbench.endpoint.server import Endpoint, Question
+from mlagentbench.home import home
+from mlagentbench.records import Execution
+from mlagentbench.sandbox.base import Box, Process, Sandbox
+from mlagentbench.sandbox.output import Output
+
+PORT = 8791  # inside, where nothing else listens
+KEY = "none-needed"
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is run, and what it finds besides the workspace; `{url}` in a variable is where the models are."""
+
+    command: Sequence[str]
+    mounts: tuple[tuple[Path, str], ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class Outside:
+    """One program at work. It is frozen whenever nobody waits for it."""
+
+    def __init__(self, sandbox: Sandbox, box: Box, program: Program, output: Path) -> None:
+        self.question: Question | None = None
+        self.output = Output(output)
+        self._folder: Path | None = None
+        if sandbox.name == "none":
+            self._endpoint = Endpoint(None)
+            argv, mounts = list(program.command), box.mounts
+            url = f"http://127.0.0.1:{self._endpoint.port}"
+        else:
+            self._folder = Path(mkdtemp(prefix="endpoint-", dir=_private()))
+            self._folder.chmod(0o755)
+            self._endpoint = Endpoint(self._folder)
+            bridge = (Path(bridge_driver.__file__), "/opt/bridge.py")
+            mounts = (*box.mounts, *program.mounts, bridge, (self._folder, "/opt/endpoint"))
+            argv = ["python", "-u", "-P", "/opt/bridge.py", "/opt/endpoint/socket", str(PORT), *program.command]
+            url = f"http://127.0.0.1:{PORT}"
+        given = {**models_at(url), **box.environment, **program.environment}
+        box = replace(box, mounts=mounts, environment=given)
+        try:
+            self._process: Process = sandbox.start(argv, box)
+        except BaseException:
+            self._release()
+            raise
+
+    def proceed(self, seconds: float) -> Literal["asks", "ended", "limit"]:
+        """Let it run until it asks a model, ends, or has taken too long."""
+        self._process.tree.unpause()
+        how = self._process.pump(self.output, seconds, self._endpoint.news)
+        if how != "news":
+            return how
+        self._process.tree.pause()
+        self._process.drain(self.output)
+        self.question = self._endpoint.take()
+        return "asks"
+
+    def finish(self) -> Execution:
+        """Account for a program that has ended, or hit a limit."""
+        try:
+            return self._process.finish(self.output)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End it with everything that it started."""
+        self._process.close()
+        self.output.__exit__(None)
+        self._release()
+
+    def _release(self) -> None:
+        self._endpoint.close()
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def models_at(url: str) -> dict[str, str]:
+    """The variables by which programs find their model."""
+    return {
+        "OPENAI_BASE_URL": f"{url}/v1",
+        "OPENAI_API_BASE": f"{url}/v1",
+        "OPENAI_API_KEY": KEY,
+        "ANTHROPIC_BASE_URL": url,
+        "ANTHROPIC_API_BASE": url,
+        "ANTHROPIC_API_KEY": KEY,
+    }
+
+
+def _private() -> Path:
+    """A folder that nobody else can enter."""
+    place = home() / "endpoints"
+    place.mkdir(mode=0o700, exist_ok=True)
+    os.chmod(place, 0o700)  # noqa: PTH101
+    return place
