@@ -30,22 +30,21 @@ def start(
     """A new run in a new folder."""
     who = Contestant(agent=who) if isinstance(who, str) else who
     worker = make(who, seed)
-    file = Path(who.agent) if who.agent.endswith(".py") else None
-    known = who.but(agent=file.name) if file else who
     allowed = _limits(setup, limits or {})
     for role, model in worker.models.items() if allowed.dollars is not None else ():
         if model.price is None:
             raise UsageError(f"--dollars needs a price, and none is known for {who.roles[role]}; pass --tokens instead")
-    spec = setup.spec(known, seed, allowed, worker.interactive)
-    folder = RunFolder.create(out, spec, file)
+    folder = begin(setup, who, out, seed, limits or {}, worker.interactive)
     with folder.lock():
         return run(setup, worker, folder, watch, ask if worker.interactive else None)
 
 
-def begin(setup: Setup, who: Contestant, out: Path, seed: int, limits: dict[str, Any]) -> RunFolder:
+def begin(
+    setup: Setup, who: Contestant, out: Path, seed: int, limits: dict[str, Any], interactive: bool = False
+) -> RunFolder:
     """A new run of which nothing has happened yet, for `proceed` to go on with; of the agent, no code is run."""
     file = Path(who.agent) if who.agent.endswith(".py") else None
-    spec = setup.spec(who.but(agent=file.name) if file else who, seed, _limits(setup, limits))
+    spec = setup.spec(who.but(agent=file.name) if file else who, seed, _limits(setup, limits), interactive)
     return RunFolder.create(out, spec, file)
 
 
