@@ -165,10 +165,10 @@ def test_every_job_is_run_once_and_a_finished_batch_is_left_alone(
 def test_kills_at_random_moments_change_no_result(
     carry_out: Callable[..., Ended], toy: Path, tmp_path: Path, script: Callable[..., str], until: Until
 ) -> None:
-    keys = {"agents": ["act", "tuner"], "models": [script(4, scripts=5)], "repetitions": 3, "limits": {"steps": 12}}
+    keys = {"agents": ["act", "tuner"], "models": [script(4, scripts=4)], "repetitions": 2, "limits": {"steps": 12}}
     calm = carry_out(**keys, out="calm")
     (tmp_path / "plan.toml").write_text(
-        f"tasks = [{str(toy)!r}]\nagents = ['act', 'tuner']\nmodels = ['{keys['models'][0]}']\nrepetitions = 3\n"
+        f"tasks = [{str(toy)!r}]\nagents = ['act', 'tuner']\nmodels = ['{keys['models'][0]}']\nrepetitions = 2\n"
         "limits = { steps = 12 }\n"
     )
     out, dice, moments = tmp_path / "out", random.Random(6), set()
@@ -181,10 +181,11 @@ def test_kills_at_random_moments_change_no_result(
     for kill in range(20):
         before = come()
         with process(out, tmp_path / "plan.toml", "--jobs", 2, stdout=subprocess.DEVNULL) as batch:
-            if kill % 4:  # of the others, some die before they have begun
-                until(lambda batch=batch, before=before: come() > before or batch.poll() is not None)
+            while kill % 4 and come() <= before and batch.poll() is None:  # some of the others die before they begin
+                with suppress(subprocess.TimeoutExpired):
+                    batch.wait(0.01)
             with suppress(subprocess.TimeoutExpired):
-                batch.communicate(timeout=dice.uniform(0, 0.1 if kill % 4 else 0.8))
+                batch.wait(dice.uniform(0, 0.1 if kill % 4 else 0.8))
             batch.kill()
             batch.communicate()
         moments.add(come())
@@ -220,7 +221,7 @@ def test_an_agent_that_crashes_the_interpreter_is_given_up_and_the_others_go_on(
     assert carry_out(agents=[deadly, "baseline"], tries=3).view.standings[0].faults == 3
 
 
-SLOW = {"file_name": "slow.py", "content": "import time; print('waiting', flush=True); time.sleep(4)"}
+SLOW = {"file_name": "slow.py", "content": "import time; print('waiting', flush=True); time.sleep(5)"}
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Thread
+from types import FrameType
 
 from mlagentbench.errors import UsageError
 from mlagentbench.preparation.download import Say
@@ -38,6 +39,7 @@ class Batch:
         self._running = 0
         self._ended: SimpleQueue[tuple[Job, str, str]] = SimpleQueue()
         self._faulty: set[str] = set()
+        self._signals = 0
         self._stopping = Stopping(survey.folder.path)
         self._deadline = self._next_look = 0.0
 
@@ -47,18 +49,32 @@ class Batch:
         heapq.heappush(self._waiting, (time.monotonic() + pause if pause else 0.0, self._count, job))
 
     def run(self) -> None:
-        """Until all is done, or it is time to stop; Ctrl-C asks the runs to stop, and a second one leaves them."""
-        while True:
-            try:
-                self._attend()
-                break
-            except KeyboardInterrupt:
-                if self.interrupted:
-                    break
-                self.interrupted = True
-                self.say("stopping; what was done is kept (Ctrl-C again: at once)")
-                self.stop("stopped")
+        """Until all is done, or it is time to stop."""
         self._look()
+        while self._running or (self._waiting and not self.reason):
+            self._begin()
+            with suppress(Empty):
+                self._settle(*self._ended.get(timeout=TICK))
+            if time.monotonic() >= self._next_look:
+                self._look()
+            if self._is_to_leave():
+                break
+        self._look()
+
+    def interrupt(self, number: int, frame: FrameType | None) -> None:
+        """What a signal does; nothing is raised, so that nothing is left half done."""
+        self._signals += 1
+
+    def _is_to_leave(self) -> bool:
+        """A first Ctrl-C, or a file that asks for it, lets the runs stop; a second leaves them, and so does time."""
+        if self._signals and not self.interrupted:
+            self.say("stopping; what was done is kept (Ctrl-C again: at once)")
+            self.interrupted = True
+            self.stop("stopped")
+        elif self._stopping.asked and not self.reason:
+            self.interrupted = True
+            self.stop("somebody asked it to stop")
+        return self._signals > 1 or bool(self.reason and time.monotonic() > self._deadline)
 
     def stop(self, reason: str) -> None:
         """Begin nothing more, and let what runs stop at its next moment."""
@@ -71,21 +87,6 @@ class Batch:
         """Whether runs are left that did not stop."""
         return bool(self._running)
 
-    def _attend(self) -> None:
-        if not self.reason:
-            self._look()
-        while self._running or (self._waiting and not self.reason):
-            self._begin()
-            with suppress(Empty):
-                self._settle(*self._ended.get(timeout=TICK))
-            if self._stopping.asked and not self.reason:
-                self.interrupted = True
-                self.stop("somebody asked it to stop")
-            if time.monotonic() >= self._next_look:
-                self._look()
-            if self.reason and time.monotonic() > self._deadline:
-                return
-
     def _look(self) -> None:
         started = time.monotonic()
         self.view = self.survey.look()
@@ -96,6 +97,8 @@ class Batch:
 
     def _check_budget(self) -> None:
         budget, (dollars, hours) = self.plan.budget, self.survey.spent()
+        if not self._running and not self._waiting:
+            return  # it was just enough
         if budget.dollars is not None and dollars >= budget.dollars:
             self.stop(f"the budget of ${budget.dollars:g} is used up (${dollars:.2f})")
         elif budget.hours is not None and hours >= budget.hours:

@@ -63,7 +63,7 @@ def conduct(path: Path, plan: Plan | None, slots: Sequence[str], say: Say, show:
         for job in todo:
             batch.add(job)
         _open_many_files()
-        with _terminable():
+        with _interruptible(batch):
             batch.run()
         return Ended(
             view=batch.view,
@@ -108,16 +108,20 @@ def _open_many_files() -> None:
 
 
 @contextmanager
-def _terminable() -> Iterator[None]:
-    """Whoever ends a job on a cluster sends SIGTERM, which is as good as Ctrl-C."""
+def _interruptible(batch: Batch) -> Iterator[None]:
+    """Ctrl-C lets it stop, and so does SIGTERM, which clusters send; who ignores a signal goes on ignoring it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    known = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    heard = {number: before for number, before in known.items() if before != signal.SIG_IGN}
+    for number in heard:
+        signal.signal(number, batch.interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, before in heard.items():
+            signal.signal(number, before)
 
 
 def slots_of(jobs: int | None, gpu: str) -> list[str]:
