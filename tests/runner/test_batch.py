@@ -303,6 +303,10 @@ def test_tries_have_a_cap_and_every_one_leaves_its_evidence(
     assert [result.ending for result in ended.results] == ["fault", "submitted"]
     assert ended.view.standings[0].faults == 3
     assert len(list(Path(ended.results[0].folder).glob("result*.json"))) == 3
+    survey = Survey(tmp_path / "out")
+    spent = survey.look().totals.tokens
+    RunFolder(Path(ended.results[0].folder)).rewind()  # as at the beginning of another try
+    assert survey.look().totals.tokens == spent > 0
 
 
 def test_ctrl_c_stops_scripts_and_keeps_everything_and_the_same_command_goes_on(

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic
 from typing import Any, Literal
 
 from pydantic import ValidationError
@@ -50,6 +51,9 @@ class Follower:
         self.result: Result | None = None
         self._stamp: Stamp | None = None
         self._trace, self._calls = Tail(place / "trace.jsonl"), Tail(place / "model_calls.jsonl")
+        self._tokens, self._dollars = 0, 0.0
+        self._clock = 0.0  # of the last step
+        self._since: float | None = None  # it was done, as far as we saw
         self.standing = _beginning(place, job)
 
     def look(self, index: Index | None = None) -> Standing:
@@ -96,14 +100,20 @@ class Follower:
             return
         told: dict[str, Any] = {"state": "running" if held(self.place / "run.lock") else "stopped"}
         for step in self._trace.news():
-            told["steps"], told["seconds"] = step["number"], step["clock"]
-            told["action"] = _in_short(step["call"])
-        tokens, dollars = (0, 0.0) if self._calls.cut else (self.standing.tokens, self.standing.dollars)
+            self._clock, self._since = step["clock"], monotonic()
+            told["steps"], told["action"] = step["number"], _in_short(step["call"])
+        if told["state"] != "running":
+            self._since = None
+        elif self._since is None:
+            self._since = monotonic()
+        told["seconds"] = self._clock + (monotonic() - self._since if self._since else 0.0)
+        if self._calls.cut:
+            self._tokens, self._dollars = 0, 0.0
         for call in self._calls.news():
             reply = call["reply"] or {}
-            tokens += reply.get("input_tokens", 0) + reply.get("output_tokens", 0)
-            dollars += reply.get("dollars", 0.0)
-        told |= {"tokens": tokens, "dollars": dollars, "score": None, "ending": None, "note": ""}
+            self._tokens += reply.get("input_tokens", 0) + reply.get("output_tokens", 0)
+            self._dollars += reply.get("dollars", 0.0)
+        told |= {"tokens": self._tokens, "dollars": self._dollars, "score": None, "ending": None, "note": ""}
         if any(getattr(self.standing, name) != value for name, value in told.items()):
             self.standing = self.standing.but(**told)
 
