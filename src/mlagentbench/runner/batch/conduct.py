@@ -3,7 +3,7 @@
 import resource
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,11 +15,14 @@ from mlagentbench.records import Hashes, Record, Result
 from mlagentbench.runner.batch.batch import Batch, Show
 from mlagentbench.runner.batch.folder import BatchFolder, BatchRecord, agent_hashes
 from mlagentbench.runner.batch.job import Job
-from mlagentbench.runner.batch.local import Local, different, ready
+from mlagentbench.runner.batch.local import Local, Runner, different, ready
 from mlagentbench.runner.batch.plan import Plan
 from mlagentbench.runner.batch.survey import Survey, View
+from mlagentbench.runner.setup import Setup
 from mlagentbench.sandbox.gpu import granted
 
+# Whoever runs jobs is told the folder, what they need, and which of them may have ended the last process.
+Machines = Callable[[Path, dict[str, Setup], set[str]], Runner]
 ORDER = ("stopped", "running", "queued", "fault")  # what was begun comes first, what failed last
 
 
@@ -39,7 +42,9 @@ class Ended(Record):
         return self.view.totals.done == self.view.totals.runs
 
 
-def conduct(path: Path, plan: Plan | None, slots: Sequence[str], say: Say, show: Show) -> Ended:
+def conduct(
+    path: Path, plan: Plan | None, slots: Sequence[str], say: Say, show: Show, machines: Machines = Local
+) -> Ended:
     """Run a batch, or go on with it; whatever a person must mend is said before anything begins."""
     folder = BatchFolder(path)
     jobs = plan.jobs() if plan else []
@@ -59,7 +64,7 @@ def conduct(path: Path, plan: Plan | None, slots: Sequence[str], say: Say, show:
         folder.write(record)
         survey.adopt(record)
         suspects = {job.name for job in todo if (path / job.name / "run.json").is_file()} if died else set[str]()
-        batch = Batch(survey, plan, Local(path, setups, suspects), slots, show, say)
+        batch = Batch(survey, plan, machines(path, setups, suspects), slots, show, say)
         for job in todo:
             batch.add(job)
         _open_many_files()

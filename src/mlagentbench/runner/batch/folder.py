@@ -102,4 +102,7 @@ class BatchFolder:
 
 def agent_hashes(jobs: list[Job]) -> dict[str, str]:
     """The content of agents that came from files."""
-    return {path: file_hash(Path(path)) for path in {job.who.agent for job in jobs} if path.endswith(".py")}
+    files = {job.who.agent for job in jobs if job.who.agent.endswith(".py")}
+    if missing := [path for path in files if not Path(path).is_file()]:
+        raise UsageError(f"there is no file {missing[0]}")
+    return {path: file_hash(Path(path)) for path in files}
