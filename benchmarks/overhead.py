@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -207,14 +207,12 @@ def measure() -> Iterator[Figure]:
     yield from commands()
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
-    as_json = parser.parse_args().json
+def report(measured: Iterable[Figure], as_json: bool) -> int:
+    """Print figures as they come; 1 if one of them is over its limit."""
     figures = []
     if not as_json:
         print(f"{'what':<58} {'figure':>14} {'at most':>9} {'bare':>9} {'ratio':>7}")
-    for figure in measure():
+    for figure in measured:
         figures.append(figure)
         if not as_json:
             bare = f"{figure.bare:9.3g} {figure.value / figure.bare:6.2f}×" if figure.bare else ""
@@ -225,6 +223,12 @@ def main() -> int:
     if as_json:
         print(json.dumps([asdict(figure) for figure in figures], indent=2))
     return 0 if all(figure.good for figure in figures) else 1
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    return report(measure(), parser.parse_args().json)
 
 
 if __name__ == "__main__":

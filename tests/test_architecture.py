@@ -11,7 +11,9 @@ SRC = Path(__file__).parents[1] / "src" / "mlagentbench"
 LAYERS = [
     {"__main__"},
     {"cli"},
+    {"many"},
     {"terminal"},
+    {"options"},
     {"runner"},
     {"agents", "grading"},
     {"dialogue"},
@@ -25,7 +27,7 @@ LAYERS = [
     {"workspace"},
     {"runtimes", "preparation"},
     {"task"},
-    {"discovery", "home", "hardware", "hashing", "journal"},
+    {"discovery", "home", "hardware", "hashing", "journal", "locks", "stopping"},
     {"records"},
     {"errors"},
 ]

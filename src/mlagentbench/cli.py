@@ -9,7 +9,9 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from mlagentbench import many
 from mlagentbench.errors import Fault, UsageError
+from mlagentbench.options import AgentName, AsJson, EditionName, Gpu, Instance, Isolation, RunPath, TaskName, print_json
 
 app = typer.Typer(
     name="mlagentbench",
@@ -17,15 +19,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-TaskName = Annotated[str, typer.Argument(metavar="TASK", help="A task of the suite, or a folder with a task.toml.")]
-RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
-EditionName = Annotated[str, typer.Option("--edition", help="open: no credentials, minutes; paper: the paper's data.")]
-Isolation = Annotated[str, typer.Option("--sandbox", help="bwrap, or none (marks the result unsandboxed).")]
-Gpu = Annotated[str, typer.Option("--gpu", help="GPUs that scripts may use: a number, 0,1 or all; none by default.")]
-Instance = Annotated[str, typer.Option("--instance", help="Data drawn by prepare --fresh.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
-AgentName = Annotated[str, typer.Option("--agent", help="An agent's name, or a file PATH.py.")]
 
 
 def main() -> None:
@@ -61,10 +54,6 @@ def _resumable(folder: Path) -> Iterator[None]:
         _complain(f"stopped; go on with: mlagentbench resume {folder}" if begun else "stopped", 130)
 
 
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False))
-
-
 @app.command("list")
 def list_(
     what: Annotated[str, typer.Argument(help="tasks, agents, actions, models or runtimes.")] = "tasks",
@@ -74,7 +63,7 @@ def list_(
     from mlagentbench.terminal.lists import rows, show_rows
 
     found = rows(what)
-    _print_json(found) if as_json else show_rows(found)
+    print_json(found) if as_json else show_rows(found)
 
 
 @app.command()
@@ -100,7 +89,7 @@ def prepare(
         if not as_json:
             print(f"{task.name} ({edition}) is ready: instance {data.instance}")
     if as_json:
-        _print_json(done)
+        print_json(done)
 
 
 @app.command()
@@ -176,7 +165,7 @@ def _show_result(result: Any, as_json: bool) -> None:
     from mlagentbench.terminal.showing import show_result
 
     if as_json:
-        _print_json(result.model_dump(mode="json"))
+        print_json(result.model_dump(mode="json"))
     else:
         show_result(result)
     if result.ending == "fault":
@@ -206,7 +195,7 @@ def grade(
         if not as_json:
             print(f"step {step:>4}   {number(graded.score):>12}   {graded.invalid}")
     if as_json:
-        _print_json(found)
+        print_json(found)
 
 
 @app.command()
@@ -224,7 +213,7 @@ def verify(
     folder = RunFolder(run)
     checks = check(folder, set_up_again(folder.spec, say), trusted)
     if as_json:
-        _print_json([found.model_dump() for found in checks])
+        print_json([found.model_dump() for found in checks])
     else:
         for found in checks:
             print(f"{'ok  ' if found.holds else 'FAIL'}  {found.what}{': ' if found.detail else ''}{found.detail}")
@@ -249,7 +238,7 @@ def baseline(
 
     found, scores = measure_baseline(set_up(task, edition, isolation, say, instance, gpu), count, say)
     if as_json:
-        _print_json({"task": task, "edition": edition, **found.model_dump(), "scores": scores})
+        print_json({"task": task, "edition": edition, **found.model_dump(), "scores": scores})
     else:
         print(f"{task} ({edition}): {number(found.mean)} ± {number(found.sd)}, n = {found.n}, {found.hardware}")
         print(f"baseline = {{ mean = {found.mean:.6g}, sd = {found.sd:.6g}, n = {found.n} }}")
@@ -274,6 +263,10 @@ def show(
         raise UsageError(f"{what} is neither the folder of a run nor a task; there are: {', '.join(Task.names())}")
 
 
+for command in (many.batch, many.watch, many.stop):
+    app.command()(command)
+
+
 @app.command()
 def doctor(as_json: AsJson = False) -> None:
     """Print what isolation, limits, GPU and runtimes this machine has."""
@@ -281,7 +274,7 @@ def doctor(as_json: AsJson = False) -> None:
 
     findings = examine()
     if as_json:
-        _print_json([finding.model_dump() for finding in findings])
+        print_json([finding.model_dump() for finding in findings])
     else:
         for finding in findings:
             print(f"{'ok  ' if finding.good else 'FAIL'}  {finding.what}: {finding.detail}")

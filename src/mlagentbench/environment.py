@@ -32,6 +32,7 @@ class Environment:
         self.steps = world.steps
         self.ledger = world.ledger
         self.ledger.closed_steps = len(recorded)
+        self.stopping = world.stopping
         self.current: Call | None = None
         self.fault: Fault | None = None
         self.on_step: Callable[[Step], None] = lambda step: None
@@ -83,6 +84,7 @@ class Environment:
         max_tokens: int = REPLY,
     ) -> Reply:
         """What a model says to this; a prompt that it cannot take is PromptTooLong, and the agent may show less."""
+        self.stopping.heed()
         if self.fault or self.done:
             raise self.fault or RunOver(f"the run is over: {self.ending}")
         prompt = Prompt(messages=tuple(messages), stop=tuple(stop), tools=tuple(tools), grammar=grammar)
@@ -99,6 +101,7 @@ class Environment:
 
     def step(self, call: Call) -> str:
         """Do one action and return what the agent sees of it."""
+        self.stopping.heed()
         if self.fault or self.done:
             self._refused += 1
             if self._refused > PATIENCE:

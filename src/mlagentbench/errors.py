@@ -10,6 +10,8 @@ BenchError
    ├─ ModelFault      the provider failed
    ├─ SandboxFault    the machine failed
    └─ TaskFault       prepare.py or grade.py failed
+
+Stopped is a KeyboardInterrupt that any thread hears: the run is left as it is, to be resumed.
 """
 
 
@@ -51,3 +53,7 @@ class SandboxFault(Fault):
 
 class TaskFault(Fault):
     """Code of the task itself failed."""
+
+
+class Stopped(KeyboardInterrupt):
+    """Somebody asked the run to stop; no agent that catches every Exception can miss it."""

@@ -19,6 +19,7 @@ from mlagentbench.runtimes.base import Runtime
 from mlagentbench.sandbox.base import Box, Sandbox
 from mlagentbench.sandbox.output import Output
 from mlagentbench.sandbox.repl import Repl
+from mlagentbench.stopping import Stopping
 from mlagentbench.workspace.files import Workspace
 from mlagentbench.workspace.store import Store
 
@@ -44,6 +45,7 @@ class World:
     ledger: Ledger
     seed: int = 0
     person: Person | None = None
+    stopping: Stopping = field(default_factory=Stopping)
     steps: list[Step] = field(default_factory=list)
     seconds: float = 0.0  # what the step at hand may take
     log: list[str] = field(default_factory=list)  # the research log
@@ -73,6 +75,7 @@ class World:
             read_only=tuple(self.workspace.read_only_paths()),
             environment={"SEED": str(self.seed)},
             owner=self.workspace.owner,
+            stopping=self.stopping,
         )
 
     def research_log(self) -> str:

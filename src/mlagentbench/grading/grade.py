@@ -97,6 +97,7 @@ def _ask_child(task: Task, submission: Path, sources: Path, private: Path, sandb
                     env=dict(_environment(task, sandbox)),
                     cwd=folder,
                     check=False,
+                    start_new_session=True,  # Ctrl-C is for the harness; a grader that it ends would look like a fault
                 )
         except subprocess.TimeoutExpired as error:
             raise TaskFault(f"{task.name}/grade.py took over {task.config.grading_minutes:g} minutes") from error

@@ -1,6 +1,5 @@
 """A run on disk: run.json, trace.jsonl, snapshots/, outputs/, result.json. All else can be made again from it."""
 
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -13,8 +12,10 @@ from pydantic import ValidationError
 from mlagentbench.errors import Fault, UsageError
 from mlagentbench.hashing import file_hash
 from mlagentbench.journal import Journal
+from mlagentbench.locks import acquired
 from mlagentbench.preparation.prepare import Prepared
 from mlagentbench.records import FORMAT, ModelCall, Record, Result, RunSpec, Step
+from mlagentbench.stopping import FILE as STOP
 from mlagentbench.task import explain
 from mlagentbench.workspace.store import Store
 
@@ -57,10 +58,9 @@ class RunFolder:
     def lock(self) -> Iterator[None]:
         """Hold the folder alone; the kernel lets go when the holder dies."""
         with (self.path / "run.lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UsageError(f"a run is going on in {self.path}") from None
+            if not acquired(file):
+                raise UsageError(f"a run is going on in {self.path}")
+            (self.path / STOP).unlink(missing_ok=True)  # it was meant for an earlier holder
             yield
 
     @property

@@ -1,9 +1,11 @@
 """One run, from a task to a result: read this file first."""
 
 import inspect
+import os
 import traceback
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from threading import BoundedSemaphore
 from types import MappingProxyType
 
 from mlagentbench.actions.base import Person, World
@@ -18,9 +20,11 @@ from mlagentbench.records import Ending, Result, Role, Step
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.setup import Setup
 from mlagentbench.sandbox.choose import unprivileged_user
+from mlagentbench.stopping import Stopping
 from mlagentbench.workspace.files import Workspace
 
 Watcher = Callable[[Environment], None]
+GRADERS = BoundedSemaphore(len(os.sched_getaffinity(0)))  # when many runs end together, they do not all compute
 
 
 def run(
@@ -37,7 +41,8 @@ def run(
             lay_out(env, setup)
         note = work(agent, env, folder)
         ending: Ending = env.ending or ("crashed" if note else "stopped")
-        graded = grade(setup.task, setup.data, env.world.store, len(env.steps), setup.sandbox)
+        with _turn(env.stopping):
+            graded = grade(setup.task, setup.data, env.world.store, len(env.steps), setup.sandbox)
     except (Fault, OSError) as fault:
         ending, graded, note = "fault", Grade(), f"{type(fault).__name__}: {fault}"
     finally:
@@ -63,6 +68,7 @@ def enter(
         ledger=Ledger(models, folder.spec.limits, folder.model_calls, folder.calls()),
         seed=folder.spec.seed,
         person=person,
+        stopping=Stopping(folder.path),
     )
     return Environment(setup.task, folder.spec, world, folder.trace, folder.steps())
 
@@ -95,6 +101,17 @@ def work(agent: Agent, env: Environment, folder: RunFolder) -> str:
             f" resume with --from-step {len(env.steps)} to go on from there"
         )
     return note
+
+
+@contextmanager
+def _turn(stopping: Stopping) -> Iterator[None]:
+    """Wait for one's turn to be graded."""
+    while not GRADERS.acquire(timeout=1):
+        stopping.heed()
+    try:
+        yield
+    finally:
+        GRADERS.release()
 
 
 def account(folder: RunFolder, steps: list[Step], ending: Ending, graded: Grade) -> Result:

@@ -30,16 +30,22 @@ def start(
     """A new run in a new folder."""
     who = Contestant(agent=who) if isinstance(who, str) else who
     worker = make(who, seed)
-    file = Path(who.agent) if who.agent.endswith(".py") else None
-    known = who.but(agent=file.name) if file else who
     allowed = _limits(setup, limits or {})
     for role, model in worker.models.items() if allowed.dollars is not None else ():
         if model.price is None:
             raise UsageError(f"--dollars needs a price, and none is known for {who.roles[role]}; pass --tokens instead")
-    spec = setup.spec(known, seed, allowed, worker.interactive)
-    folder = RunFolder.create(out, spec, file)
+    folder = begin(setup, who, out, seed, limits or {}, worker.interactive)
     with folder.lock():
         return run(setup, worker, folder, watch, ask if worker.interactive else None)
+
+
+def begin(
+    setup: Setup, who: Contestant, out: Path, seed: int, limits: dict[str, Any], interactive: bool = False
+) -> RunFolder:
+    """A new run of which nothing has happened yet, for `proceed` to go on with; of the agent, no code is run."""
+    file = Path(who.agent) if who.agent.endswith(".py") else None
+    spec = setup.spec(who.but(agent=file.name) if file else who, seed, _limits(setup, limits), interactive)
+    return RunFolder.create(out, spec, file)
 
 
 def make(who: Contestant, seed: int) -> agents.Agent:
@@ -60,14 +66,16 @@ def _limits(setup: Setup, asked: dict[str, Any]) -> Limits:
         raise UsageError(f"the limits of the run: {explain(error)}") from error
 
 
-def proceed(path: Path, from_step: int | None, say: Say, watch: Watcher | None = None) -> Result:
+def proceed(
+    path: Path, from_step: int | None, say: Say, watch: Watcher | None = None, setup: Setup | None = None
+) -> Result:
     """Go on with a run that was stopped, killed or failed through no fault of the agent."""
     folder = RunFolder(path)
     with folder.lock():
         result = folder.result
         if result and result.ending != "fault" and from_step is None:
             raise UsageError(f"{path} is finished ({result.ending}); pass --from-step to go on from an earlier step")
-        setup = set_up_again(folder.spec, say)
+        setup = setup or set_up_again(folder.spec, say)
         if differing := changed(folder.spec, setup):
             raise UsageError(f"{path} cannot go on: its {' and '.join(differing)} changed since it began")
         worker = make(folder.spec.but(agent=str(folder.agent_file or folder.spec.agent)), folder.spec.seed)

@@ -18,6 +18,7 @@ from mlagentbench.sandbox.cgroups import Group
 from mlagentbench.sandbox.output import Output
 from mlagentbench.sandbox.processes import Tree
 from mlagentbench.sandbox.watch import Watch, require_room
+from mlagentbench.stopping import Stopping
 
 TICK = 0.1  # seconds between two looks at the limits
 
@@ -34,13 +35,14 @@ class Box:
     masked: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     owner: int | None = None
+    stopping: Stopping = field(default_factory=Stopping)
 
 
 class Process:
     """A command that is running in a sandbox, with all its descendants."""
 
-    def __init__(self, child: "subprocess.Popen[bytes]", tree: Tree, watch: Watch) -> None:
-        self.child, self.tree, self.watch = child, tree, watch
+    def __init__(self, child: "subprocess.Popen[bytes]", tree: Tree, watch: Watch, stopping: Stopping) -> None:
+        self.child, self.tree, self.watch, self.stopping = child, tree, watch, stopping
         self.started = time.monotonic()
         self.limit: Limit | None = None
         self._closed = False
@@ -61,6 +63,7 @@ class Process:
                 output.write(os.read(self.stdout.fileno(), 1 << 16))
             elif self.stdout.fileno() in ready:  # it closed its output, and may go on for all that
                 poll.unregister(self.stdout)
+            self.stopping.heed()
             self.limit = "time" if time.monotonic() > deadline else self.watch.limit()
             if self.limit:
                 return "limit"
@@ -114,7 +117,7 @@ def attend(child: "subprocess.Popen[bytes]", box: Box, group: Group, stdin: int,
     try:
         require_room(box.workspace)
         tree = Tree(child.pid, group, mark)
-        process = Process(child, tree, Watch(box.workspace, box.limits, group, tree))
+        process = Process(child, tree, Watch(box.workspace, box.limits, group, tree), box.stopping)
     except BaseException:
         gate.abandon(child)
         raise

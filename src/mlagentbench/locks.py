@@ -1,0 +1,33 @@
+"""Locks on files, which the kernel lets go when their holder dies."""
+
+import fcntl
+import time
+from pathlib import Path
+from typing import IO
+
+PATIENCE = 0.5  # seconds: a dying holder, or one who only looks whether it is held, is gone by then
+
+
+def acquired(file: IO[str]) -> bool:
+    """Hold an open file alone until it is closed, if nobody else does."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+
+
+def held(path: Path) -> bool:
+    """Whether somebody holds it; those who look do not hinder each other."""
+    try:
+        with path.open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False

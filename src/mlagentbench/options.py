@@ -1,0 +1,21 @@
+"""Options that several commands share, and how they print."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+TaskName = Annotated[str, typer.Argument(metavar="TASK", help="A task of the suite, or a folder with a task.toml.")]
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
+EditionName = Annotated[str, typer.Option("--edition", help="open: no credentials, minutes; paper: the paper's data.")]
+Isolation = Annotated[str, typer.Option("--sandbox", help="bwrap, or none (marks the result unsandboxed).")]
+Gpu = Annotated[str, typer.Option("--gpu", help="GPUs that scripts may use: a number, 0,1 or all; none by default.")]
+Instance = Annotated[str, typer.Option("--instance", help="Data drawn by prepare --fresh.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
+AgentName = Annotated[str, typer.Option("--agent", help="An agent's name, or a file PATH.py.")]
+
+
+def print_json(value: Any) -> None:
+    """For programs."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))

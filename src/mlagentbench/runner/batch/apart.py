@@ -1,0 +1,105 @@
+"""A run in a process of its own: what its agent does to the interpreter, it does to that one only."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from mlagentbench.agents import base as agents
+from mlagentbench.errors import UsageError
+from mlagentbench.records import Contestant, Record
+
+DONE, STOPPED, REFUSED, FAULT = 90, 91, 92, 93  # exit codes that no agent is likely to hit upon
+DEATH = "the process of the run"
+WORDS = 2000  # bytes of what it said last
+PATIENCE = 60  # seconds for an agent's file to be imported
+
+
+class Traits(Record):
+    """What must be known of an agent before a run of it can be planned."""
+
+    needs_model: bool
+    interactive: bool
+
+
+def traits(who: Contestant) -> Traits:
+    """Of one of ours; a file is anybody's code, and looked at in a process of its own."""
+    if not who.agent.endswith(".py"):
+        kind = agents.load(who.agent)
+        agents.make(kind, 0, who.options)
+        return Traits(needs_model=kind.needs_model, interactive=kind.interactive)
+    command = _command("traits")
+    try:
+        done = subprocess.run(
+            command, input=who.model_dump_json(), capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+        if done.returncode == REFUSED:
+            raise UsageError(done.stderr.strip().rpartition("\n")[2])
+        return Traits.model_validate_json(done.stdout.rpartition("\n")[2])
+    except subprocess.TimeoutExpired:
+        raise UsageError(f"{who.agent}: its import takes over {PATIENCE} seconds") from None
+    except ValidationError:
+        raise UsageError(f"{who.agent} {_death(done.returncode)} when it is imported") from None
+
+
+def _command(*words: str) -> list[str]:
+    # It dies with us, however we die.
+    die_too = ["setpriv", "--pdeathsig", "KILL", "--"]
+    return [*die_too, sys.executable, "-P", "-m", "mlagentbench.runner.batch.child", str(os.getpid()), *words]
+
+
+def _death(code: int) -> str:
+    if code >= 0:
+        return f"ended the interpreter (exit code {code})"
+    return f"was killed by {signal.Signals(-code).name}"
+
+
+class Apart:
+    """One such process, under way."""
+
+    def __init__(self, place: Path, gpu: str) -> None:
+        self._child = subprocess.Popen(
+            _command("proceed", str(place), gpu),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is for the batch, which then stops its runs
+        )
+        self.asked = False
+
+    def stop(self) -> None:
+        """Ask it to stop at its next moment."""
+        self.asked = True
+        self._child.terminate()
+
+    def wait(self) -> str:
+        """Until it ends; why it died, if it did not end as it should. What it refuses to do is a UsageError."""
+        assert self._child.stderr
+        ended, heard = os.pidfd_open(self._child.pid), b""
+        try:
+            poll = select.poll()
+            poll.register(ended, select.POLLIN)
+            poll.register(self._child.stderr, select.POLLIN)
+            while True:
+                ready = dict(poll.poll())
+                if self._child.stderr.fileno() in ready:
+                    said = os.read(self._child.stderr.fileno(), 1 << 16)
+                    heard = (heard + said)[-WORDS:]
+                    if not said:
+                        poll.unregister(self._child.stderr)
+                elif ended in ready:  # its own children may still hold its output open
+                    break
+            code = self._child.wait()
+        finally:
+            os.close(ended)
+            self._child.stderr.close()
+        if code in (DONE, STOPPED) or self.asked:
+            return ""
+        words = heard.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        if code == REFUSED:
+            raise UsageError(words)
+        return words if code == FAULT else f"{DEATH} {_death(code)}{': ' if words else ''}{words}"

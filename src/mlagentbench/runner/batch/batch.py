@@ -1,0 +1,141 @@
+"""Brings the jobs of a plan to their results: at most so many at a time, within a budget, through faults and stops."""
+
+import heapq
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from threading import Thread
+from types import FrameType
+
+from mlagentbench.errors import UsageError
+from mlagentbench.preparation.download import Say
+from mlagentbench.runner.batch.apart import DEATH
+from mlagentbench.runner.batch.job import Job
+from mlagentbench.runner.batch.local import Runner
+from mlagentbench.runner.batch.plan import Plan
+from mlagentbench.runner.batch.survey import Survey, View
+from mlagentbench.stopping import Stopping
+
+TICK = 0.2  # seconds between two looks for somebody who wants it to stop
+LOOK = 1.0  # seconds between two looks at all runs
+GRACE = 20.0  # seconds for runs to stop; what a killed run loses is only the step that was under way
+IN_A_ROW = 10  # runs that end as faults, with no result among them, are no accident any more
+
+Show = Callable[[View], None]
+
+
+class Batch:
+    """All decisions are made in one thread; each run has a thread of its own while it lasts."""
+
+    def __init__(self, survey: Survey, plan: Plan, runner: Runner, slots: Sequence[str], show: Show, say: Say) -> None:
+        self.survey, self.plan, self.runner, self.show, self.say = survey, plan, runner, show, say
+        self.reason, self.interrupted = "", False
+        self.troubles: dict[str, str] = {}
+        self._free = list(slots)[::-1]
+        self._most_faults = max(IN_A_ROW, 2 * len(slots))
+        self._waiting: list[tuple[float, int, Job]] = []
+        self._count = 0
+        self._running = 0
+        self._ended: SimpleQueue[tuple[Job, str, str]] = SimpleQueue()
+        self._faulty: set[str] = set()
+        self._signals = 0
+        self._stopping = Stopping(survey.folder.path)
+        self._deadline = self._next_look = 0.0
+
+    def add(self, job: Job, pause: float = 0.0) -> None:
+        """Queue a job, to begin after a pause."""
+        self._count += 1
+        heapq.heappush(self._waiting, (time.monotonic() + pause if pause else 0.0, self._count, job))
+
+    def run(self) -> None:
+        """Until all is done, or it is time to stop."""
+        self._look()
+        while self._running or (self._waiting and not self.reason):
+            self._begin()
+            with suppress(Empty):
+                self._settle(*self._ended.get(timeout=TICK))
+            if time.monotonic() >= self._next_look:
+                self._look()
+            if self._is_to_leave():
+                break
+        self._look()
+
+    def interrupt(self, number: int, frame: FrameType | None) -> None:
+        """What a signal does; nothing is raised, so that nothing is left half done."""
+        self._signals += 1
+
+    def _is_to_leave(self) -> bool:
+        """A first Ctrl-C, or a file that asks for it, lets the runs stop; a second leaves them, and so does time."""
+        if self._signals and not self.interrupted:
+            self.say("stopping; what was done is kept (Ctrl-C again: at once)")
+            self.interrupted = True
+            self.stop("stopped")
+        elif self._stopping.asked and not self.reason:
+            self.interrupted = True
+            self.stop("somebody asked it to stop")
+        return self._signals > 1 or bool(self.reason and time.monotonic() > self._deadline)
+
+    def stop(self, reason: str) -> None:
+        """Begin nothing more, and let what runs stop at its next moment."""
+        if not self.reason:
+            self.reason, self._deadline = reason, time.monotonic() + GRACE
+            self.runner.stop()
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether runs are left that did not stop."""
+        return bool(self._running)
+
+    def _look(self) -> None:
+        started = time.monotonic()
+        self.view = self.survey.look()
+        self.show(self.view)
+        self._check_budget()
+        took = time.monotonic() - started
+        self._next_look = time.monotonic() + max(LOOK, 20 * took)
+
+    def _check_budget(self) -> None:
+        budget, (dollars, hours) = self.plan.budget, self.survey.spent()
+        if not self._running and not self._waiting:
+            return  # it was just enough
+        if budget.dollars is not None and dollars >= budget.dollars:
+            self.stop(f"the budget of ${budget.dollars:g} is used up (${dollars:.2f})")
+        elif budget.hours is not None and hours >= budget.hours:
+            self.stop(f"the budget of {budget.hours:g} hours of runs is used up ({hours:.2f})")
+
+    def _begin(self) -> None:
+        while self._free and self._waiting and self._waiting[0][0] <= time.monotonic() and not self.reason:
+            job, gpu = heapq.heappop(self._waiting)[2], self._free.pop()
+            self._running += 1
+            Thread(target=self._work, args=(job, gpu), name=job.name, daemon=True).start()
+
+    def _work(self, job: Job, gpu: str) -> None:
+        trouble = ""
+        try:
+            self.runner.run(job, gpu)
+        except UsageError as error:
+            trouble = str(error)
+        except BaseException as error:  # noqa: BLE001 - the other runs are not to suffer for it
+            trouble = f"{type(error).__name__}: {error}"
+        self._ended.put((job, gpu, trouble))
+
+    def _settle(self, job: Job, gpu: str, trouble: str) -> None:
+        """A result is kept, a fault is tried again; what has neither was stopped, and goes on another time."""
+        self._running -= 1
+        self._free.append(gpu)
+        standing = self.survey.look_at(job.name)
+        if trouble:
+            self.troubles[job.name] = trouble
+        if standing.state == "finished":
+            self._faulty.clear()
+        elif trouble or (standing.state == "fault" and not standing.note.startswith(DEATH)):
+            self._faulty.add(job.name)
+        if standing.state == "fault" and not trouble and standing.faults < self.plan.tries:
+            self.add(job, self.plan.pause * 2 ** (standing.faults - 1))
+        if len(self._faulty) >= self._most_faults:
+            said = trouble or standing.note
+            self.stop(
+                f"{len(self._faulty)} runs in a row failed through no fault of their agents, the last one: {said}"
+            )
+        self._check_budget()

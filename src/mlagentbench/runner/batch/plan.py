@@ -1,0 +1,141 @@
+"""plan.toml: tasks, agents, models, seeds and limits, of which every combination is a run."""
+
+import tomllib
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from mlagentbench.errors import UsageError
+from mlagentbench.models import base as models
+from mlagentbench.models.base import Model
+from mlagentbench.records import Contestant, Limits, Record
+from mlagentbench.runner.batch.apart import traits
+from mlagentbench.runner.batch.job import Job
+from mlagentbench.sandbox.choose import sandbox
+from mlagentbench.task import Task, explain
+
+BOUNDS = ("steps", "hours", "tokens", "dollars", "script_minutes", "memory_gb")
+
+
+class AgentPlan(Record):
+    """An agent, and what it is told."""
+
+    name: str
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class Budget(Record):
+    """What all runs together may use; hours are those of the runs, added up."""
+
+    dollars: float | None = Field(gt=0, default=None)
+    hours: float | None = Field(gt=0, default=None)
+
+
+class Plan(Record):
+    """What plan.toml may say; anything else is an error."""
+
+    tasks: tuple[str, ...] = Field(min_length=1)
+    agents: tuple[AgentPlan, ...] = Field(min_length=1)
+    models: tuple[str, ...] = ()
+    fast_model: str = ""
+    edit_model: str = ""
+    repetitions: int = Field(gt=0, default=1)
+    seeds: tuple[int, ...] = ()
+    edition: str = "open"
+    instance: str = ""
+    sandbox: str = "bwrap"
+    limits: dict[str, Any] = Field(default_factory=dict)
+    budget: Budget = Budget()
+    tries: int = Field(gt=0, default=3)
+    pause: float = Field(ge=0, default=30.0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _either(cls, given: Any) -> Any:
+        if isinstance(given, dict) and given.get("seeds") and "repetitions" in given:
+            raise ValueError("repetitions and seeds exclude each other")
+        return given
+
+    @field_validator("agents", mode="before")
+    @classmethod
+    def _named(cls, given: Any) -> Any:
+        if not isinstance(given, list | tuple):
+            return given
+        return [{"name": each} if isinstance(each, str) else each for each in given]
+
+    @field_validator("limits")
+    @classmethod
+    def _known(cls, given: dict[str, Any]) -> dict[str, Any]:
+        if unknown := set(given) - set(BOUNDS):
+            raise ValueError(f"there is no {sorted(unknown)[0]!r}; there are: {', '.join(BOUNDS)}")
+        try:
+            checked = Limits.model_validate(given).model_dump()
+        except ValidationError as error:
+            raise ValueError(explain(error)) from error
+        return {name: checked[name] for name in sorted(given)}
+
+    def jobs(self) -> list[Job]:
+        """Every combination, once; seed by seed, so that a batch that is cut short has something of everything."""
+        sandbox(self.sandbox)
+        tasks = [_task(name, self.edition) for name in self.tasks]
+        contestants = [who for agent in self.agents for who in self._contestants(agent)]
+        seeds = self.seeds or range(self.repetitions)
+        common: dict[str, Any] = {
+            "edition": self.edition,
+            "instance": self.instance,
+            "sandbox": self.sandbox,
+            "limits": self.limits,
+        }
+        found = [Job(task=task, who=who, seed=seed, **common) for seed, task, who in product(seeds, tasks, contestants)]
+        return list({job.name: job for job in found}.values())
+
+    def _contestants(self, agent: AgentPlan) -> Iterator[Contestant]:
+        file = Path(agent.name).absolute() if agent.name.endswith(".py") else None
+        who = Contestant(agent=str(file or agent.name), options=agent.options)
+        kind = traits(who)
+        if kind.interactive:
+            raise UsageError(f"the agent {agent.name} needs a person, and cannot work in a batch")
+        if not kind.needs_model:
+            yield who
+            return
+        if not self.models:
+            raise UsageError(f"the agent {agent.name} needs a model: name some as models, or pass --model NAME")
+        for name in (*self.models, self.fast_model, self.edit_model):
+            if name:
+                self._priced(name, models.load(name))
+        for model in self.models:
+            yield who.but(model=model, fast_model=self.fast_model, edit_model=self.edit_model)
+
+    def _priced(self, name: str, model: Model) -> None:
+        limited = self.budget.dollars is not None or self.limits.get("dollars") is not None
+        if limited and model.price is None:
+            raise UsageError(f"a limit in dollars needs a price, and none is known for {name}; limit tokens instead")
+
+
+def _task(name: str, edition: str) -> str:
+    task = Task.load(name)
+    task.edition(edition)
+    return task.origin
+
+
+def read(path: Path | None, given: dict[str, Any]) -> Plan:
+    """The plan in a file, with what was given besides in place of what it says; or the one that was given whole."""
+    try:
+        told = tomllib.loads(path.read_text(encoding="utf-8")) if path else {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path}: not valid TOML: {error}") from error
+    for one, other in (("seeds", "repetitions"), ("repetitions", "seeds")):
+        if one in given:
+            told.pop(other, None)
+    for name in ("limits", "budget"):
+        if isinstance(told.get(name, {}), dict) and name in given:
+            given = {**given, name: {**told.get(name, {}), **given[name]}}
+    try:
+        return Plan.model_validate({**told, **given})
+    except ValidationError as error:
+        raise UsageError(f"{path or 'the plan'}: {explain(error).replace('value error, ', '')}") from error

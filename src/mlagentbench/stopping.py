@@ -1,0 +1,38 @@
+"""Whether somebody asked a run to stop: another thread, or any process of the user, by a file in the run's folder."""
+
+from pathlib import Path
+from threading import Event
+from time import monotonic
+
+from mlagentbench.errors import Stopped
+
+FILE = "stop"
+LOOK = 0.2  # seconds between two looks for the file
+
+
+class Stopping:
+    """Heeded between steps and while scripts run; once asked, it stays so."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._file = folder / FILE if folder else None
+        self._asked = Event()
+        self._next = 0.0
+
+    def ask(self) -> None:
+        """Stop at the next moment."""
+        self._asked.set()
+
+    @property
+    def asked(self) -> bool:
+        """Whether it is time to stop."""
+        now = monotonic()
+        if self._file and now >= self._next and not self._asked.is_set():
+            self._next = now + LOOK
+            if self._file.exists():
+                self._asked.set()
+        return self._asked.is_set()
+
+    def heed(self) -> None:
+        """Raise if it is time to stop."""
+        if self.asked:
+            raise Stopped("somebody asked the run to stop")

@@ -1,0 +1,146 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlagentbench.errors import UsageError
+from mlagentbench.records import Contestant
+from mlagentbench.runner.batch.job import Job
+from mlagentbench.runner.batch.plan import Plan, read
+
+
+@pytest.fixture
+def planned(tmp_path: Path) -> Callable[..., Plan]:
+    """The plan in a file with this text."""
+
+    def write(text: str, **given: Any) -> Plan:
+        (tmp_path / "plan.toml").write_text(text)
+        return read(tmp_path / "plan.toml", given)
+
+    return write
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    """The name of a model that says one thing."""
+    (tmp_path / "script").write_text("x")
+    return f"scripted:{tmp_path / 'script'}"
+
+
+def test_every_combination_is_a_job_and_agents_without_a_model_run_once(
+    planned: Callable[..., Plan], script: str, tmp_path: Path
+) -> None:
+    (tmp_path / "other").write_text("y")
+    plan = planned(f"""
+        tasks = ["house-price", "imdb"]
+        agents = ["tuner", {{ name = "research", options = {{ memory = true }} }}, "react"]
+        models = ["{script}", "scripted:{tmp_path / "other"}"]
+        repetitions = 3
+        limits = {{ steps = 7, hours = 1 }}
+    """)
+    jobs = plan.jobs()
+    assert len(jobs) == 2 * 3 * (1 + 2 + 2) == len({job.name for job in jobs})
+    assert [job.seed for job in jobs] == [0] * 10 + [1] * 10 + [2] * 10
+    assert {(job.who.agent, bool(job.who.model)) for job in jobs} == {
+        ("tuner", False),
+        ("research", True),
+        ("react", True),
+    }
+    assert all(job.limits == {"steps": 7, "hours": 1.0} for job in jobs)
+    assert plan.but(tasks=("imdb", "house-price", "imdb")).jobs()[0].name in {job.name for job in jobs}
+
+
+def test_a_simple_job_has_a_simple_name_and_one_that_is_not_told_whole_has_a_hash() -> None:
+    assert Job(task="imdb", who=Contestant(agent="tuner"), seed=3).name == "imdb.tuner.s3"
+    assert Job(task="imdb", who=Contestant(agent="act", model="local")).name == "imdb.act.local.s0"
+    named = Job(task="imdb", who=Contestant(agent="act", model="maker:model-4.1/x y")).name
+    assert named.startswith("imdb.act.x-y.s0.") and len(named) == 26
+    long = Job(task="imdb", who=Contestant(agent="act", model="m" * 300)).name
+    assert len(long) < 80
+    limited = Job(task="imdb", who=Contestant(agent="tuner"), limits={"steps": 5})
+    assert limited.name == Job.model_validate_json(limited.model_dump_json()).name != "imdb.tuner.s0"
+
+
+parts = st.text(alphabet="ab.-/:s0", min_size=1, max_size=6)
+jobs = st.builds(
+    Job,
+    task=parts,
+    who=st.builds(
+        Contestant,
+        agent=parts,
+        model=parts | st.just(""),
+        fast_model=parts | st.just(""),
+        options=st.dictionaries(parts, st.integers(0, 2) | st.booleans(), max_size=2),
+    ),
+    seed=st.integers(0, 12),
+    edition=st.sampled_from(["open", "paper"]),
+    limits=st.dictionaries(st.sampled_from(["steps", "tokens"]), st.integers(1, 3)),
+)
+
+
+@given(jobs, jobs)
+def test_two_jobs_share_a_folder_only_if_they_are_the_same(one: Job, other: Job) -> None:
+    assert (one.name == other.name) == (one.canonical == other.canonical)
+    assert set(one.name) <= set("abcdef0123456789s.-_") and not one.name.startswith(".")
+
+
+def test_what_is_typed_takes_the_place_of_what_the_plan_says(planned: Callable[..., Plan]) -> None:
+    text = 'tasks = ["imdb"]\nagents = ["tuner"]\nrepetitions = 4\n[limits]\nsteps = 5\nhours = 2\n[budget]\nhours = 9'
+    plan = planned(text, seeds=[7], limits={"steps": 6}, tasks=["house-price"])
+    assert (plan.tasks, plan.seeds, plan.repetitions) == (("house-price",), (7,), 1)
+    assert plan.limits == {"steps": 6, "hours": 2.0} and plan.budget.hours == 9
+    assert [job.seed for job in plan.jobs()] == [7]
+
+
+GOOD = 'tasks = ["imdb"]\nagents = ["tuner"]\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("tasks = [", "not valid TOML"),
+        ("agents = ['tuner']", "tasks: field required"),
+        (GOOD + "colour = 'red'", "colour: no such key"),
+        (GOOD + "[limits]\nsteps = 0", "limits: steps: input should be greater than 0"),
+        (GOOD + "[limits]\nfeet = 3", "limits: there is no 'feet'; there are: steps, hours"),
+        (GOOD + "[budget]\neuros = 3", "budget.euros: no such key"),
+        (GOOD + "repetitions = 2\nseeds = [1]", "repetitions and seeds exclude each other"),
+        (GOOD + "tries = 0", "tries"),
+        (GOOD + "sandbox = 'bag'", "no sandbox 'bag'"),
+        (GOOD + "edition = 'pocket'", "has no edition 'pocket'"),
+        (GOOD.replace("imdb", "atlantis"), "no task 'atlantis'"),
+        (GOOD.replace("tuner", "genius"), "no agent 'genius'"),
+        (GOOD.replace("tuner", "human"), "needs a person"),
+        (GOOD.replace("tuner", "react"), "the agent react needs a model"),
+        (GOOD.replace("tuner", "react") + "models = ['scripted:nowhere']", "scripted:nowhere cannot be read"),
+        (GOOD.replace("'tuner'", "").replace('"tuner"', '{ name = "tuner", options = { x = 1 } }'), "no option 'x'"),
+        (GOOD.replace("tuner", "nowhere.py"), "there is no file"),
+    ],
+)
+def test_a_mistake_in_a_plan_is_one_line(planned: Callable[..., Plan], text: str, sentence: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        planned(text).jobs()
+    assert sentence in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_plan_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read: No such file"):
+        read(tmp_path / "plan.toml", {})
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        ("import os; os._exit(0)", r"deadly\.py ended the interpreter \(exit code 0\) when it is imported"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", r"deadly\.py was killed by SIGSEGV"),
+        ("x = 1", "must define one Agent, not 0"),
+        ("1 / 0", "cannot be imported: ZeroDivisionError"),
+    ],
+)
+def test_an_agent_file_that_cannot_be_imported_does_no_harm(tmp_path: Path, code: str, sentence: str) -> None:
+    (tmp_path / "deadly.py").write_text(code)
+    with pytest.raises(UsageError, match=sentence):
+        Plan(tasks=("imdb",), agents=[str(tmp_path / "deadly.py")]).jobs()  # type: ignore[arg-type]
