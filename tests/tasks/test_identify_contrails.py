@@ -1,0 +1,268 @@
+"""The identify-contrails task: its invented scenes, its run-length masks, and the competition's own layout."""
+
+import json
+import sys
+import zipfile
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.ndimage import uniform_filter
+
+from mlagentbench.discovery import module_at
+from mlagentbench.errors import InvalidSubmission
+from mlagentbench.task import SUITE
+
+TASK = SUITE / "identify-contrails"
+SEED = 2**63 - 25
+LEARN, HIDDEN = 60, 12
+
+
+class Made:
+    """What prepare.py left."""
+
+    def __init__(self, root: Path) -> None:
+        self.public, self.private, self.data = root / "public", root / "private", root / "public/data"
+        self.public.mkdir(parents=True)
+        self.private.mkdir()
+
+    def array(self, name: str) -> np.ndarray:
+        return np.load(self.data / f"{name}.npy", allow_pickle=False)
+
+    def ids(self, part: str) -> list[str]:
+        return list(pd.read_csv(self.data / f"{part}_records.csv", dtype=str)["record_id"])
+
+    def masks(self, name: str) -> np.ndarray:
+        with np.load(self.data / "train_masks.npz", allow_pickle=False) as file:
+            return file[name]
+
+    def answers(self) -> pd.Series:
+        return pd.read_csv(self.private / "answers.csv", dtype=str).set_index("record_id")["encoded_pixels"]
+
+    def bytes(self) -> dict[str, bytes]:
+        rooms = (self.data, self.private)
+        return {path.name: path.read_bytes() for room in rooms for path in room.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def prepare() -> Iterator[ModuleType]:
+    """prepare.py with fewer scenes, and its own generator.py beside it."""
+    sys.path.insert(0, str(TASK))
+    other = sys.modules.pop("generator", None)
+    module = module_at(TASK / "prepare.py")
+    module.LEARN, module.HIDDEN = {"open": LEARN, "paper": 4}, {"open": HIDDEN, "paper": 3}
+    yield module
+    sys.path.remove(str(TASK))
+    sys.modules.pop("generator")
+    if other:
+        sys.modules["generator"] = other
+
+
+@pytest.fixture(scope="module")
+def grader() -> ModuleType:
+    return module_at(TASK / "grade.py")
+
+
+@pytest.fixture(scope="module")
+def made(prepare: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    result = Made(tmp_path_factory.mktemp("open"))
+    prepare.prepare("open", Path("nowhere"), result.public, result.private, SEED)
+    return result
+
+
+def dice(marked: np.ndarray, true: np.ndarray) -> float:
+    return 2 * (marked & true).sum() / (marked.sum() + true.sum())
+
+
+def test_a_seed_makes_the_same_files_again_and_another_makes_others(prepare, made, tmp_path):
+    again, other = Made(tmp_path / "again"), Made(tmp_path / "other")
+    prepare.prepare("open", Path("nowhere"), again.public, again.private, SEED)
+    prepare.prepare("open", Path("nowhere"), other.public, other.private, SEED - 1)
+    first, second, third = made.bytes(), again.bytes(), other.bytes()
+    assert first == second
+    assert set(first) == set(third)
+    assert {name for name in first if first[name] == third[name]} == {"scale.json", "shape.json"}
+
+
+def test_bands_and_masks_have_the_forms_that_the_description_gives(made):
+    for part, count in (("train", LEARN), ("test", HIDDEN)):
+        assert len(made.ids(part)) == count
+        assert made.array(f"{part}_band_11").shape == (count, 64, 64)
+        assert made.array(f"{part}_band_14").shape == made.array(f"{part}_band_15").shape == (count, 8, 64, 64)
+    assert made.masks("individual").shape == (LEARN, 5, 64, 64)
+    assert set(np.unique(made.masks("individual"))) == {0, 1}
+
+
+def test_what_most_annotators_marked_is_the_truth_and_some_scenes_are_empty(made):
+    agreed = made.masks("agreed")
+    assert np.array_equal(agreed, made.masks("individual").sum(axis=1) >= 3)
+    assert 0.6 < agreed.any(axis=(1, 2)).mean() < 1
+    assert 0.02 < agreed.mean() < 0.1
+
+
+def test_nothing_public_tells_of_the_hidden_masks(made):
+    train, test = made.ids("train"), made.ids("test")
+    assert len({*train, *test}) == LEARN + HIDDEN
+    assert {path.name.partition("_")[0] for path in made.data.iterdir() if "mask" in path.name} == {"train"}
+    scenes = np.concatenate([made.array("train_band_14"), made.array("test_band_14")])
+    assert len(np.unique(scenes.reshape(len(scenes), -1), axis=0)) == len(scenes)
+    assert set(made.answers().index) == set(test)
+
+
+def test_local_contrast_finds_contrails_better_than_a_plain_threshold_does(made):
+    counts = [made.array(f"train_band_{band}")[:, 4].astype(float) for band in (14, 15)]
+    difference, true = (counts[0] - counts[1]) / 4, made.masks("agreed") > 0
+    local = uniform_filter(difference, (0, 3, 3)) - uniform_filter(difference, (0, 11, 11))
+    plain = max(dice(difference > level, true) for level in np.arange(1, 5, 0.25))
+    assert 0.05 < plain < 0.9 * max(dice(local > level, true) for level in np.arange(0.2, 1, 0.1)) < 0.6
+
+
+def test_contrails_appear_in_time(made):
+    counts = [made.array(f"train_band_{band}").astype(float) for band in (14, 15)]
+    difference, true = (counts[0] - counts[1]) / 4, made.masks("agreed") > 0
+    local = difference - uniform_filter(difference, (0, 0, 11, 11))
+    contrast = [local[:, frame][true].mean() for frame in range(8)]
+    assert max(contrast) == contrast[4] > 0.25
+    assert contrast[0] < 0.25 * contrast[4]
+
+
+def test_runs_are_counted_from_one_down_the_columns(prepare, grader):
+    mask = np.zeros((4, 3), np.uint8)
+    mask[1:3, 0] = mask[3, 1] = mask[0, 2] = 1
+    assert prepare._encode(mask) == "2 2 8 2"
+    assert prepare._encode(np.zeros((4, 3), np.uint8)) == "-"
+    assert prepare._encode(np.ones((4, 3), np.uint8)) == "1 12"
+    assert np.array_equal(grader.decode("2 2 8 2", 12), mask.flatten(order="F") == 1)
+
+
+@pytest.fixture
+def graded(grader: ModuleType, tmp_path: Path):
+    """The score of three masks of 12 pixels; the truth is `2 2 8 2`, `-` and `1 1`."""
+    (tmp_path / "shape.json").write_text(json.dumps({"height": 4, "width": 3}))
+    (tmp_path / "answers.csv").write_text("record_id,encoded_pixels\na,2 2 8 2\nb,-\nc,1 1\n")
+
+    def score(*masks: str) -> float:
+        rows = [f"{name},{mask}\n" for name, mask in zip("abc", masks, strict=True)]
+        (tmp_path / "submission.csv").write_text("record_id,encoded_pixels\n" + "".join(reversed(rows)))
+        return grader.grade(tmp_path / "submission.csv", tmp_path)
+
+    return score
+
+
+def test_dice_is_taken_over_all_pixels_of_all_scenes(graded):
+    assert graded("2 2 8 2", "-", "1 1") == 1
+    assert graded("2 1 3 1  8 2", "-", "1 1") == 1  # runs may touch
+    assert graded("-", "-", "-") == 0
+    assert graded("2 2", "-", "-") == pytest.approx(2 * 2 / (2 + 5))
+    assert graded("1 12", "1 12", "1 12") == pytest.approx(2 * 5 / (36 + 5))
+
+
+@pytest.mark.parametrize(
+    ("mask", "sentence"),
+    [
+        ("", "is empty"),
+        ("nan", "not a whole number"),
+        ("1.0 2", "not a whole number"),
+        ("-1 2", "not a whole number"),
+        ("- 2", "not a whole number"),
+        ("１ 2", "not a whole number"),
+        ("9" * 5000 + " 1", "not a whole number"),
+        ("1 2 3", "not pairs"),
+        ("3 0", "no length"),
+        ("0 2", "leaves the image"),
+        ("12 2", "leaves the image"),
+        ("999999999 999999999", "leaves the image"),
+        ("5 1 2 1", "not in order"),
+        ("2 2 2 2", "not in order"),
+        ("2 3 4 1", "overlap"),
+    ],
+)
+def test_masks_that_are_no_masks_are_refused_with_a_sentence(graded, mask, sentence):
+    with pytest.raises(InvalidSubmission, match=rf"submission\.csv.*\bb\b.*{sentence}"):
+        graded("2 2 8 2", mask, "1 1")
+
+
+SIDE = 16
+
+
+def npy(array: np.ndarray) -> bytes:
+    file = BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small archive in the form of the competition's: folders of records, bands of H × W × T, masks of annotators."""
+    raw, random = tmp_path_factory.mktemp("raw"), np.random.default_rng(0)
+    name = "google-research-identify-contrails-reduce-global-warming.zip"
+    with zipfile.ZipFile(raw / name, "w") as packed:
+        packed.writestr("train_metadata.json", "[]")
+        packed.writestr("validation_metadata.json", "[]")
+        packed.writestr("sample_submission.csv", "record_id,encoded_pixels\n1000834164244036115,1 1 5 1\n")
+        packed.writestr("test/1000834164244036115/band_14.npy", npy(np.zeros((SIDE, SIDE, 8), np.float32)))
+        for part, first, count in (("train", 1000, 6), ("validation", 2000, 5)):
+            for number in range(first, first + count):
+                folder = f"{part}/{number}"
+                for band in range(8, 17):
+                    kelvin = 200 + number / 100 + band + random.random((SIDE, SIDE, 8), np.float32)
+                    packed.writestr(f"{folder}/band_{band:02d}.npy", npy(kelvin.astype(np.float32)))
+                masks = random.integers(0, 2, (SIDE, SIDE, 1, 4 + number % 2), np.int32)
+                if part == "train":
+                    packed.writestr(f"{folder}/human_individual_masks.npy", npy(masks))
+                agreed = (2 * masks.sum(axis=-1) > masks.shape[-1]).astype(np.int32)
+                packed.writestr(f"{folder}/human_pixel_masks.npy", npy(agreed))
+    return raw
+
+
+@pytest.fixture(scope="module")
+def real(prepare: ModuleType, archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    result = Made(tmp_path_factory.mktemp("paper"))
+    prepare.prepare("paper", archive, result.public, result.private, SEED)
+    return result
+
+
+def test_the_competitions_records_are_sampled_under_new_names(real):
+    assert (len(real.ids("train")), len(real.ids("test"))) == (4, 3)
+    assert not [name for name in (*real.ids("train"), *real.ids("test")) if name.isdigit() and len(name) < 12]
+    assert real.array("test_band_15").shape == (3, 8, SIDE, SIDE)
+    assert real.array("train_band_11").shape == (4, SIDE, SIDE)
+
+
+def test_the_competitions_temperatures_come_back_from_the_counts(real, archive):
+    scale = json.loads((real.data / "scale.json").read_text())
+    kelvin = scale["kelvin_at_count_0"] + scale["kelvin_per_count"] * real.array("train_band_14")
+    with zipfile.ZipFile(next(archive.glob("*.zip"))) as packed:
+        packs = [packed.read(f"train/{number}/band_14.npy") for number in range(1000, 1006)]
+    originals = [np.load(BytesIO(pack)).transpose(2, 0, 1) for pack in packs]
+    nearest = [min(np.abs(scene - original).max() for original in originals) for scene in kelvin]
+    assert max(nearest) <= 0.0051
+
+
+def test_annotators_who_were_not_there_are_told_apart(real):
+    individual, agreed = real.masks("individual"), real.masks("agreed")
+    there = individual != 255
+    assert np.array_equal(agreed, 2 * (individual * there).sum(axis=1) > there.sum(axis=1))
+    assert individual.shape[1] == 5 and not there.all()
+
+
+def test_the_hidden_masks_are_those_of_the_validation_folder(real, archive, grader):
+    with zipfile.ZipFile(next(archive.glob("*.zip"))) as packed:
+        true = [
+            np.load(BytesIO(packed.read(f"validation/{number}/human_pixel_masks.npy"))) for number in range(2000, 2005)
+        ]
+    known = {mask[:, :, 0].flatten(order="F").astype(bool).tobytes() for mask in true}
+    assert {grader.decode(runs, SIDE * SIDE).tobytes() for runs in real.answers()} <= known
+    assert grader.grade(real.private / "answers.csv", real.private) == 1
+
+
+def test_an_archive_without_validation_records_is_refused(prepare, tmp_path):
+    made = Made(tmp_path / "made")
+    with zipfile.ZipFile(tmp_path / prepare.ARCHIVE, "w") as packed:
+        packed.writestr("train/1/human_pixel_masks.npy", npy(np.zeros((SIDE, SIDE, 1), np.int32)))
+    with pytest.raises(AssertionError, match="no records in validation/"):
+        prepare.prepare("paper", tmp_path, made.public, made.private, SEED)

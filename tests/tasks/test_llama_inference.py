@@ -1,0 +1,339 @@
+"""The llama-inference task on a model of a few thousand weights: read from both layouts, graded in real sandboxes."""
+
+import importlib
+import json
+import shutil
+import struct
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from mlagentbench.discovery import module_at
+from mlagentbench.errors import InvalidSubmission
+from mlagentbench.task import SUITE
+
+TASK = SUITE / "llama-inference"
+HELPERS = ("generator", "gguf", "tensor_file", "tokenizer")
+SIZES = {
+    "vocab_size": 512,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "rms_norm_eps": 1e-5,
+}
+NAMES = {
+    "input_layernorm": ("attn_norm", 64),
+    "self_attn.q_proj": ("attn_q", 64, 64),
+    "self_attn.k_proj": ("attn_k", 32, 64),
+    "self_attn.v_proj": ("attn_v", 32, 64),
+    "self_attn.o_proj": ("attn_output", 64, 64),
+    "post_attention_layernorm": ("ffn_norm", 64),
+    "mlp.gate_proj": ("ffn_gate", 96, 64),
+    "mlp.up_proj": ("ffn_up", 96, 64),
+    "mlp.down_proj": ("ffn_down", 64, 96),
+}
+Prepare = Callable[..., Path]
+
+
+@pytest.fixture
+def modules(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
+    """The modules of the task's folder, which is on the path only as long as a test runs."""
+    monkeypatch.syspath_prepend(str(TASK))
+    for name in HELPERS:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    found = {name: importlib.import_module(name) for name in HELPERS}
+    found["prepare"] = module_at(TASK / "prepare.py")
+    for name in HELPERS:
+        monkeypatch.delitem(sys.modules, name)
+    return found
+
+
+def weights(seed: int = 0) -> dict[str, np.ndarray]:
+    """The weights of a small model, by their usual names, exact in every format."""
+    rng = np.random.default_rng(seed)
+    found = {"model.embed_tokens": rng.normal(size=(512, 64)), "model.norm": rng.uniform(0.5, 1.5, 64)}
+    for layer in range(2):
+        for name, (_, *shape) in NAMES.items():
+            found[f"model.layers.{layer}.{name}"] = rng.normal(0, 0.2, shape) if shape[1:] else np.ones(shape)
+    # Seven bits after the leading one are what BF16 keeps.
+    return {f"{name}.weight": (each.astype("f4").view("u4") & 0xFFFF0000).view("f4") for name, each in found.items()}
+
+
+def letters(modules: dict[str, ModuleType]) -> list[str]:
+    return [*modules["tokenizer"].LETTERS, "Ġt", "Ġth", "Ġthe", "re"]
+
+
+MERGES = ["Ġ t", "Ġt h", "Ġth e", "r e"]
+
+
+def gguf(modules: dict[str, ModuleType], seed: int = 0) -> bytes:
+    """The same model as a GGUF file, with its matrices unpacked but for one."""
+
+    def text(value: str) -> bytes:
+        return struct.pack("<Q", len(value.encode())) + value.encode()
+
+    def setting(name: str, value: object) -> bytes:
+        if isinstance(value, list):
+            return text(name) + struct.pack("<IIQ", 9, 8, len(value)) + b"".join(map(text, value))
+        if isinstance(value, float):
+            return text(name) + struct.pack("<If", 6, value)
+        return text(name) + struct.pack("<II", 4, value)
+
+    settings = {
+        "llama.vocab_size": 512,
+        "llama.embedding_length": 64,
+        "llama.feed_forward_length": 96,
+        "llama.block_count": 2,
+        "llama.attention.head_count": 4,
+        "llama.attention.head_count_kv": 2,
+        "llama.attention.layer_norm_rms_epsilon": 1e-5,
+        "llama.rope.freq_base": 10000.0,
+        "tokenizer.ggml.tokens": letters(modules) + [f"<{n}>" for n in range(252)],
+        "tokenizer.ggml.merges": MERGES,
+    }
+    names = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight"}
+    for layer in range(2):
+        for name, (short, *_) in NAMES.items():
+            names[f"model.layers.{layer}.{name}.weight"] = f"blk.{layer}.{short}.weight"
+    head, data = b"", b""
+    for name, each in weights(seed).items():
+        if "q_proj" in name or "k_proj" in name:  # each number beside that with which it is turned
+            each = each.reshape(-1, 2, 8, 64).swapaxes(1, 2).reshape(each.shape)
+        sides = each.shape[::-1]
+        head += text(names[name]) + struct.pack(f"<I{len(sides)}QIQ", len(sides), *sides, 0, len(data))
+        data += each.astype("<f4").tobytes()
+        data += bytes(-len(data) % 32)
+    said = b"".join(setting(name, value) for name, value in settings.items())
+    start = b"GGUF" + struct.pack("<IQQ", 3, len(names), len(settings)) + said + head
+    return start + bytes(-len(start) % 32) + data
+
+
+def from_hub(raw: Path, kind: str) -> None:
+    """The same model in the layout of the hub, in two files."""
+    (raw / "config.json").write_text(json.dumps({**SIZES, "model_type": "llama", "tie_word_embeddings": True}))
+    words = ["<unk>", "<s>", "</s>", *[f"<0x{n:02X}>" for n in range(256)], "▁", *map(chr, range(33, 127))]
+    words += ["▁t", "▁th", "▁the", "re"]
+    words += [f"<extra {n}>" for n in range(512 - len(words))]
+    model = {
+        "vocab": {word: n for n, word in enumerate(words)},
+        "merges": [merge.replace("Ġ", "▁").split(" ") for merge in MERGES],
+    }
+    added = [{"id": 1, "content": "<s>"}]
+    (raw / "tokenizer.json").write_text(json.dumps({"model": model, "added_tokens": added}))
+    everything = list(weights().items())
+    for number, part in enumerate((everything[:5], everything[5:])):
+        header, data = {"__metadata__": {"format": "pt"}}, b""
+        for name, each in part:
+            packed = (
+                (each.view("u4") >> 16).astype("<u2")
+                if kind == "BF16"
+                else each.astype({"F16": "<f2"}.get(kind, "<f4"))
+            )
+            offsets = [len(data), len(data) + packed.nbytes]
+            header[name] = {"dtype": kind, "shape": each.shape, "data_offsets": offsets}
+            data += packed.tobytes()
+        said = json.dumps(header).encode()
+        (raw / f"model-{number}.safetensors").write_bytes(struct.pack("<Q", len(said)) + said + data)
+
+
+@pytest.fixture
+def prepare(modules: dict[str, ModuleType], tmp_path: Path) -> Prepare:
+    """The folder of a prepared instance of the small model."""
+
+    def make(edition: str = "open", seed: int = 1, place: str = "data", kind: str = "BF16") -> Path:
+        raw, public, private = (tmp_path / place / name for name in ("raw", "public", "private"))
+        for folder in (raw, public, private):
+            folder.mkdir(parents=True, mode=0o755)
+        if edition == "open":
+            with zipfile.ZipFile(raw / modules["prepare"].ARCHIVE, "w") as wheel:
+                wheel.writestr(modules["prepare"].MEMBER, gguf(modules))
+        else:
+            from_hub(raw, kind)
+        modules["prepare"].prepare(edition, raw, public, private, seed)
+        return tmp_path / place
+
+    return make
+
+
+@pytest.mark.parametrize(("edition", "kind"), [("open", ""), ("paper", "BF16"), ("paper", "F16"), ("paper", "F32")])
+def test_both_layouts_give_the_same_model(prepare: Prepare, edition: str, kind: str) -> None:
+    public = prepare(edition, kind=kind) / "public"
+    with np.load(public / "weights/weights.npz") as file:
+        found = dict(file)
+    assert found.keys() == weights().keys()
+    assert all((found[name] == each.astype("f2")).all() for name, each in weights().items())
+    assert json.loads((public / "weights/config.json").read_text()) == {
+        **SIZES,
+        "rope_theta": 10000.0,
+        "tie_word_embeddings": True,
+    }
+
+
+@pytest.mark.parametrize("edition", ["open", "paper"])
+def test_prompts_are_english_and_the_tokens_file_reads_them(prepare: Prepare, edition: str) -> None:
+    public = prepare(edition) / "public"
+    texts = json.loads((public / "weights/tokens.json").read_text())
+    for prompt in np.load(public / "prompts.npy")[:20]:
+        read = "".join(texts[token] for token in prompt).encode("latin-1").decode()
+        assert read.removeprefix("<s> ")[0] in '"ABCDEFGHIJKLMNOPQRSTUVWXYZ' and read.isascii()
+
+
+def test_a_tokenizer_joins_the_most_urgent_pair_first_and_words_apart(modules: dict[str, ModuleType]) -> None:
+    tokenizer = modules["tokenizer"].Tokenizer(letters(modules), MERGES)
+    tokens = tokenizer.encode("Over there, 12 the  café")
+    assert [tokenizer.vocabulary[token] for token in tokens] == [
+        *("O", "v", "e", "r", "Ġthe", "re", ",", "Ġ", "1", "2", "Ġthe", "Ġ", "Ġ", "c", "a", "f", "Ã", "©"),
+    ]
+
+
+def test_packed_numbers_are_unpacked(modules: dict[str, ModuleType]) -> None:
+    packings = modules["gguf"].PACKINGS
+    four = np.frombuffer(struct.pack("<2e", 0.5, -1) + bytes(range(16)), np.uint8)[None]
+    assert packings[3].unpack(four).tolist() == [[n / 2 - 1 for n in range(16)] + [-1.0] * 16]
+    eight = np.frombuffer(struct.pack("<e32b", 0.25, *range(-16, 16)), np.uint8)[None]
+    assert packings[8].unpack(eight).tolist() == [[n / 4 for n in range(-16, 16)]]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_seed_decides_the_prompts_and_nothing_else(prepare: Prepare) -> None:
+    one, same, other = prepare(seed=2**62, place="a"), prepare(seed=2**62, place="b"), prepare(seed=3, place="c")
+    assert all(files(one / room) == files(same / room) for room in ("public", "private"))
+    changed = {name for name, data in files(one / "public").items() if files(other / "public")[name] != data}
+    assert changed == {"prompts.npy"}
+    assert files(one / "private")["prompts.npy"] != files(other / "private")["prompts.npy"]
+
+
+def test_no_hidden_prompt_is_shown(prepare: Prepare) -> None:
+    folder = prepare()
+    shown, hidden = (np.load(folder / room / "prompts.npy") for room in ("public", "private"))
+    together = {tuple(prompt) for prompt in np.concatenate([shown, hidden]).tolist()}
+    assert len(together) == len(shown) + len(hidden) == 464
+
+
+@pytest.fixture
+def workspace(prepare: Prepare, tmp_path: Path) -> Path:
+    """A workspace with the starter and the small model, beside the instance `data`."""
+    folder = tmp_path / "workspace"
+    shutil.copytree(prepare() / "public", folder)
+    shutil.copytree(TASK / "starter", folder, dirs_exist_ok=True)
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return folder
+
+
+@pytest.fixture
+def grader(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.setenv("MLAGENTBENCH_GRADING", json.dumps({"runtime": "torch", "sandbox": "bwrap"}))
+    return module_at(TASK / "grade.py")
+
+
+def test_the_reference_is_right_by_the_model_in_numpy_as_well(
+    grader: ModuleType, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged = []
+    monkeypatch.setattr(grader, "_same", lambda one, other: judged.append((one == other).all()))  # trust no starter
+    monkeypatch.setattr(grader, "AGREEMENT", 1.0)
+    shutil.copytree(TASK / "reference", workspace, dirs_exist_ok=True)
+    assert 0 < grader.grade(workspace, tmp_path / "data/private") < 2
+    assert judged and all(judged)
+
+
+def greedy(model: object, prompt: tuple[int, ...], count: int) -> np.ndarray:
+    tokens = list(prompt)
+    for _ in range(count):
+        tokens.append(int(scores(model, tokens)[-1].argmax()))
+    return np.array(tokens[len(prompt) :])
+
+
+def scores(model: object, tokens: list[int]) -> np.ndarray:
+    return model.states(np.array([tokens]))[0] @ model._weights("model.embed_tokens").T
+
+
+def test_tokens_count_up_to_the_first_wrong_one(grader: ModuleType, workspace: Path) -> None:
+    model = grader.Model(workspace / "weights")
+    one, two = (5, 70, 300), (9, 10)
+    right = [greedy(model, one, 6), greedy(model, two, 4)]
+    assert model.agreed([one, two], right) == 10
+    assert model.agreed([one, two], [right[0], np.array([*right[1][:3], 600])]) == 9
+    assert model.agreed([one, two], [right[0], np.array([-1, *right[1][1:]])]) == 6
+    worst = int(scores(model, list(one))[-1].argmin())
+    steered = np.array([worst, *greedy(model, (*one, worst), 5)])  # all but one are what the model would say
+    assert model.agreed([one], [steered]) == 0
+
+
+@pytest.mark.parametrize(("more", "right"), [(0.01, 1), (-0.01, 0)])
+def test_a_token_may_be_a_little_less_likely_than_the_best(
+    grader: ModuleType, workspace: Path, monkeypatch: pytest.MonkeyPatch, more: float, right: int
+) -> None:
+    model = grader.Model(workspace / "weights")
+    prompt = (5, 70, 300)
+    after = scores(model, list(prompt))[-1]
+    second, best = after.argsort()[-2:]
+    monkeypatch.setattr(grader, "SLACK", after[best] - after[second] + more)
+    assert model.agreed([prompt], [np.array([second])]) == right
+
+
+def test_too_few_right_tokens_are_invalid(grader: ModuleType, workspace: Path) -> None:
+    folder = workspace / "weights"
+    prompts = [(n, n + 1, n + 2) for n in range(20)]
+    starter = {prompt: greedy(grader.Model(folder), prompt, 2) for prompt in prompts}
+    wrong = {prompt: (added + 1) % 512 for prompt, added in starter.items()}
+    two, three = ({**starter, **dict(list(wrong.items())[:count])} for count in (2, 3))
+    grader._compare(grader.Answers(starter, two), folder)
+    with pytest.raises(InvalidSubmission, match=r"only 85\.0% of the tokens .* 90% must be right"):
+        grader._compare(grader.Answers(starter, three), folder)
+
+
+@pytest.mark.parametrize(
+    ("found", "sentence"),
+    [
+        ([np.zeros((2, 3))], "float64"),
+        ([np.zeros((3, 2), "i8")], "is right"),
+        ([np.zeros((2, 3), "?")], "bool"),
+        ([np.zeros((2, 3), "i8")] * 2, "returned 2 arrays"),
+        ([], "returned 0 arrays"),
+    ],
+)
+def test_only_whole_numbers_for_each_prompt_are_an_answer(grader: ModuleType, found: list, sentence: str) -> None:
+    with pytest.raises(InvalidSubmission, match=sentence):
+        grader._tokens(found, (2, 3))
+    assert grader._tokens([np.ones((2, 3), "u1")], (2, 3)).dtype == np.int64
+
+
+def test_no_prompt_comes_twice_and_zeros_follow_its_end(grader: ModuleType) -> None:
+    prompts = grader.Prompts(np.arange(1, 81).reshape(10, 8))
+    drawn = np.concatenate([prompts.draw([3, 8]) for _ in range(5)])
+    assert sorted(drawn[:, 0]) == list(range(1, 81, 8))
+    assert all((row[3:] == 0).all() for row in drawn[::2]) and (drawn[1::2] > 0).all()
+    assert not all((prompts.draw([8] * 10) == prompts.draw([8] * 10)).all() for _ in range(5))
+
+
+@pytest.mark.parametrize("damage", ["changed", "removed", "linked"])
+def test_the_weights_must_be_what_they_were(grader: ModuleType, workspace: Path, tmp_path: Path, damage: str) -> None:
+    path = workspace / "weights/weights.npz"
+    if damage == "changed":
+        path.write_bytes(path.read_bytes()[:-1] + b"x")
+    elif damage == "removed":
+        path.unlink()
+    else:
+        path.rename(tmp_path / "elsewhere.npz")
+        path.symlink_to(tmp_path / "elsewhere.npz")
+    with pytest.raises(InvalidSubmission, match=r"weights/weights\.npz is missing, or is not what it was"):
+        grader.grade(workspace, tmp_path / "data/private")
+
+
+def test_a_submission_that_makes_its_tokens_up_is_invalid(grader: ModuleType, workspace: Path, tmp_path: Path) -> None:
+    made_up = "import numpy as np\ndef generate(prompts, lengths, count):\n    return np.full((len(prompts), count), 7)"
+    (workspace / "llama.py").write_text(made_up)
+    with pytest.raises(InvalidSubmission, match=r"only .* of the tokens"):
+        grader.grade(workspace, tmp_path / "data/private")
