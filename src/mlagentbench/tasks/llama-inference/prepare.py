@@ -34,6 +34,7 @@ GRADING = {  # rounds of measuring: at least, and at most on a restless machine;
     "paper": {"rounds": 4, "most": 8, "memory_gb": 12, "start_seconds": 120},
 }
 SHOWN, HIDDEN = 64, 400  # prompts for the agent, and for the grader
+TRIES = 100_000  # to find as many different ones
 LAYER = {  # names of a layer's weights in GGUF files, and elsewhere
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
@@ -95,10 +96,14 @@ def _prompts(tokenizer: Tokenizer, longest: int, seed: int) -> Array:
     """Different beginnings of texts, each `longest` tokens; a shorter prompt is the beginning of one."""
     chance = random.Random(seed)
     found: dict[tuple[int, ...], None] = {}
-    while len(found) < SHOWN + HIDDEN:
+    for _ in range(TRIES):
+        if len(found) == SHOWN + HIDDEN:
+            break
         tokens = tokenizer.encode(beginning(chance, min(2 + longest // 10, len(SENTENCES))))
         if len(tokens) >= longest:
             found[tuple(tokens[:longest])] = None
+    else:
+        raise ValueError(f"only {len(found)} different prompts of {longest} tokens were found")
     return np.array(list(found), np.int64)
 
 
