@@ -60,7 +60,7 @@ def _imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def _numbers(tree: ast.Module) -> Iterator[tuple[int, str, float]]:
-    """The line, the name and the value of every number that has a name; sums and products of numbers are worked out."""
+    """The line, the name and the value of every number that has a name; sums, differences and products are worked out."""
     for node in ast.walk(tree):
         named: list[tuple[str, ast.expr | None]] = []
         if isinstance(node, ast.Assign):
@@ -71,11 +71,16 @@ def _numbers(tree: ast.Module) -> Iterator[tuple[int, str, float]]:
         elif isinstance(node, ast.keyword):
             named.append((node.arg or "", node.value))
         elif isinstance(node, ast.For) and isinstance(node.iter, ast.Call) and node.iter.args:
-            named += _pairs(node.target, node.iter.args[1 if len(node.iter.args) > 1 else 0])  # range(from, to)
+            named += _pairs(node.target, _rounds(node.iter.args))
         for called, value in named:
             number = _value(value)
             if number is not None:
                 yield getattr(node, "lineno", 0), called, number
+
+
+def _rounds(args: list[ast.expr]) -> ast.expr:
+    """How often range(...) goes round, if its steps are of one."""
+    return ast.BinOp(args[1], ast.Sub(), args[0]) if len(args) > 1 else args[0]
 
 
 def _pairs(target: ast.expr, value: ast.expr | None) -> list[tuple[str, ast.expr | None]]:
@@ -88,10 +93,10 @@ def _pairs(target: ast.expr, value: ast.expr | None) -> list[tuple[str, ast.expr
 def _value(node: ast.expr | None) -> float | None:
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
         return float(node.value)  # type: ignore[arg-type]
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mult):
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub | ast.Mult):
         left, right = _value(node.left), _value(node.right)
         if left is not None and right is not None:
-            return left + right if isinstance(node.op, ast.Add) else left * right
+            return {ast.Add: left + right, ast.Sub: left - right}.get(type(node.op), left * right)
     return None
 
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import zipfile
 from collections.abc import Iterator
 from hashlib import file_digest
@@ -93,17 +94,19 @@ def _hash(path: Path) -> str:
 
 
 def _prompts(tokenizer: Tokenizer, longest: int, seed: int) -> Array:
-    """Different beginnings of texts, each `longest` tokens; a shorter prompt is the beginning of one."""
+    """Different beginnings of texts, each `longest` tokens; a shorter prompt is the beginning of one.
+
+    They open with random words of the vocabulary: nobody could compute answers ahead for all of the openings.
+    """
     chance = random.Random(seed)
+    words = [text[1:] for text in tokenizer.texts() if re.fullmatch(" [a-z]{4,}", text)]
     found: dict[tuple[int, ...], None] = {}
-    for _ in range(TRIES):
-        if len(found) == SHOWN + HIDDEN:
-            break
-        tokens = tokenizer.encode(beginning(chance, min(2 + longest // 10, len(SENTENCES))))
+    while len(found) < SHOWN + HIDDEN:
+        opening = " ".join(chance.sample(words, 3)).capitalize()
+        sentences = beginning(chance, min(2 + longest // 10, len(SENTENCES)))
+        tokens = tokenizer.encode(f"{opening}. {sentences}")
         if len(tokens) >= longest:
             found[tuple(tokens[:longest])] = None
-    else:
-        raise ValueError(f"only {len(found)} different prompts of {longest} tokens were found")
     return np.array(list(found), np.int64)
 
 

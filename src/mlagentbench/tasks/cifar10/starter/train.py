@@ -1,4 +1,4 @@
-"""Says what small images show: a net with two convolutions, trained for a few epochs by plain gradient descent."""
+"""Says what small images show: a net with two convolutions, trained for a few epochs at a constant rate."""
 
 import os
 
