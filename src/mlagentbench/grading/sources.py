@@ -60,7 +60,7 @@ def _imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def _numbers(tree: ast.Module) -> Iterator[tuple[int, str, float]]:
-    """The line, the name and the value of every number that has a name; sums, differences and products are worked out."""
+    """The line, the name and the value of every number that has a name; sums and the like are worked out."""
     for node in ast.walk(tree):
         named: list[tuple[str, ast.expr | None]] = []
         if isinstance(node, ast.Assign):
