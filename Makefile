@@ -16,7 +16,7 @@ run: .venv/installed bubblewrap  ## set up, let the tuner work on house-price, p
 
 test: .venv/installed-dev bubblewrap  ## set up, then run the tests
 	@$(BIN)/mlagentbench prepare --data-only
-	@$(BIN)/mlagentbench prepare house-price
+	@$(BIN)/mlagentbench prepare house-price BabyLM
 	@echo "make: running the tests"
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup
 
