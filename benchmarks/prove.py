@@ -18,7 +18,7 @@ from mlagentbench.records import Result
 from mlagentbench.runner.setup import Setup, set_up
 from mlagentbench.runner.start import start
 from mlagentbench.task import Task
-from mlagentbench.terminal.words import number, percent
+from mlagentbench.words import number, percent
 
 MINUTE = 60
 TUNER = {"steps": 16, "hours": 0.03}  # it shall show that something can be gained, not how much

@@ -11,8 +11,9 @@ SRC = Path(__file__).parents[1] / "src" / "mlagentbench"
 LAYERS = [
     {"__main__"},
     {"cli"},
-    {"many"},
+    {"many", "reporting"},
     {"terminal"},
+    {"reports"},
     {"options"},
     {"runner"},
     {"agents", "grading"},
@@ -27,7 +28,7 @@ LAYERS = [
     {"workspace"},
     {"runtimes", "preparation"},
     {"task"},
-    {"discovery", "home", "hardware", "hashing", "journal", "locks", "stopping"},
+    {"discovery", "home", "hardware", "hashing", "journal", "locks", "stopping", "words"},
     {"records"},
     {"errors"},
 ]

@@ -78,7 +78,7 @@ def prepare(
     from mlagentbench.preparation.prepare import prepared
     from mlagentbench.runtimes.base import ensure
     from mlagentbench.task import Task
-    from mlagentbench.terminal.words import say
+    from mlagentbench.words import say
 
     done = []
     for task in [Task.load(name) for name in tasks or Task.names()]:
@@ -119,7 +119,7 @@ def run(
     from mlagentbench.runner.start import make, start
     from mlagentbench.task import Task
     from mlagentbench.terminal.live import watching
-    from mlagentbench.terminal.words import say
+    from mlagentbench.words import say
 
     told = dict(_option(given) for given in options or [])
     who = Contestant(agent=agent, options=told, model=model, fast_model=fast_model, edit_model=edit_model)
@@ -154,7 +154,7 @@ def resume(
     """Continue a run that was stopped or killed, by replaying its record."""
     from mlagentbench.runner.start import proceed
     from mlagentbench.terminal.live import watching
-    from mlagentbench.terminal.words import say
+    from mlagentbench.words import say
 
     with _resumable(run), watching() as watch:
         result = proceed(run, from_step, say, watch)
@@ -182,7 +182,7 @@ def grade(
     from mlagentbench.runner.folder import RunFolder
     from mlagentbench.runner.setup import changed, set_up_again
     from mlagentbench.runner.verify import curve
-    from mlagentbench.terminal.words import number, say
+    from mlagentbench.words import number, say
 
     folder = RunFolder(run)
     setup = set_up_again(folder.spec, say)
@@ -208,7 +208,7 @@ def verify(
     from mlagentbench.runner.folder import RunFolder
     from mlagentbench.runner.setup import set_up_again
     from mlagentbench.runner.verify import verify as check
-    from mlagentbench.terminal.words import say
+    from mlagentbench.words import say
 
     folder = RunFolder(run)
     checks = check(folder, set_up_again(folder.spec, say), trusted)
@@ -234,7 +234,7 @@ def baseline(
     """Measure the starter's own scores, and print their distribution."""
     from mlagentbench.runner.setup import set_up
     from mlagentbench.runner.start import measure_baseline
-    from mlagentbench.terminal.words import number, say
+    from mlagentbench.words import number, say
 
     found, scores = measure_baseline(set_up(task, edition, isolation, say, instance, gpu), count, say)
     if as_json:

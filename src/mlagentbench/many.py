@@ -45,7 +45,7 @@ def batch(
     from mlagentbench.runner.batch.conduct import conduct, slots_of
     from mlagentbench.runner.batch.plan import read
     from mlagentbench.terminal.progress import drawing, summary
-    from mlagentbench.terminal.words import say
+    from mlagentbench.words import say
 
     given: dict[str, Any] = {"tasks": tasks, "agents": agents, "models": models, "seeds": seeds}
     given |= {"fast_model": fast_model, "edit_model": edit_model, "repetitions": repetitions, "tries": tries}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mlagentbench.errors import UsageError
-from mlagentbench.terminal.words import number
+from mlagentbench.words import number
 
 Row = dict[str, Any]
 WIDEST = 100  # characters of a cell; --json has them all

@@ -12,7 +12,7 @@ from rich.text import Text
 from mlagentbench.environment import Environment
 from mlagentbench.records import Step
 from mlagentbench.runner.run import Watcher
-from mlagentbench.terminal.words import duration, last_line, say, told
+from mlagentbench.words import duration, last_line, say, told
 
 SHOWN = 8
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from mlagentbench.runner.batch.conduct import Ended
 from mlagentbench.runner.batch.standing import Standing
 from mlagentbench.runner.batch.survey import Totals, View
-from mlagentbench.terminal.words import command, duration, number, plain, say
+from mlagentbench.words import command, duration, number, plain, say
 
 STYLES = {"running": "yellow", "finished": "green", "fault": "red", "stopped": "magenta", "queued": "dim"}
 BESIDES = 6  # lines of a terminal that are not for runs

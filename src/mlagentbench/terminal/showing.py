@@ -12,7 +12,7 @@ from mlagentbench.records import Result
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.task import Task
 from mlagentbench.terminal.story import changes, one_step, story, verdict
-from mlagentbench.terminal.words import command, number
+from mlagentbench.words import command, number
 
 
 def show_run(path: Path, step: int | None, diff: bool, as_json: bool) -> None:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from mlagentbench.records import Result, RunSpec, Step
 from mlagentbench.runner.folder import RunFolder
-from mlagentbench.terminal.words import command, duration, judgement, last_line, number, percent, plain, told
+from mlagentbench.words import command, duration, judgement, last_line, number, percent, plain, told
 
 
 def verdict(result: Result, spec: RunSpec, console: Console) -> None:

@@ -8,7 +8,7 @@ import pandas as pd
 COLUMNS = ["Age", "RoomService", "FoodCourt", "ShoppingMall", "Spa", "VRDeck"]
 LEARNING_RATE = 1e-6
 WEIGHT_DECAY = 1.0
-EPOCHS = 30
+EPOCHS = 45
 INITIAL_SPREAD = 0.1
 INITIAL_INTERCEPT = 1.0
 SEED = int(os.environ.get("SEED", "0"))

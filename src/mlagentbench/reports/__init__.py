@@ -1,0 +1,1 @@
+"""What runs mean: reads run folders only."""

@@ -1,0 +1,82 @@
+"""Run folders as reports read them: what was asked, what came of it, step by step."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from mlagentbench.errors import UsageError
+from mlagentbench.hashing import file_hash
+from mlagentbench.records import Contestant, Result, RunSpec, Step
+from mlagentbench.runner.folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run; without a result it is unfinished."""
+
+    folder: RunFolder
+    result: Result | None
+
+    @property
+    def spec(self) -> RunSpec:
+        """What was asked for."""
+        return self.folder.spec
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        return self.folder.path.name
+
+    @property
+    def task(self) -> str:
+        """The task's name, also of one that is not in the suite."""
+        return self.spec.task.rpartition("/")[2]
+
+    @property
+    def who(self) -> str:
+        """The contestant in a few words; two that differ in anything never share them."""
+        file = self.folder.agent_file
+        return entrant(self.spec) + (f" [{file_hash(file)[:6]}]" if file else "")
+
+    @property
+    def fault(self) -> bool:
+        """Whether it says nothing about the agent."""
+        return self.result is not None and self.result.ending == "fault"
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """What was done."""
+        return self.folder.steps()
+
+
+def entrant(who: Contestant) -> str:
+    """An agent, its model, and whatever else it was told, in words."""
+    told = [f"{name} {value}" for name, value in sorted(who.options.items())]
+    others = [f"fast {who.fast_model}"] if who.fast_model else []
+    others += [f"edit {who.edit_model}"] if who.edit_model else []
+    more = ", ".join(others + told)
+    return " ".join(filter(None, (who.agent, who.model, f"({more})" if more else "")))
+
+
+def read(paths: Sequence[Path]) -> list[Run]:
+    """All runs below some folders, in the order of their names; each may be a run, a batch, or a folder of those."""
+    found: dict[Path, Run] = {}
+    for path in paths:
+        if not path.is_dir():
+            raise UsageError(f"there is no folder {path}")
+        for place in _places(path):
+            folder = RunFolder(place)
+            found[folder.path] = Run(folder, folder.result)
+    if not found:
+        raise UsageError(f"no run lies below {', '.join(str(path) for path in paths)}")
+    return list(found.values())
+
+
+def _places(path: Path) -> Iterator[Path]:
+    for parent, folders, files in os.walk(path):
+        if "run.json" in files:
+            folders.clear()  # what an agent left is no run
+            yield Path(parent)
+        folders.sort()
