@@ -11,8 +11,8 @@ SRC = Path(__file__).parents[1] / "src" / "mlagentbench"
 LAYERS = [
     {"__main__"},
     {"cli"},
-    {"many", "reporting"},
-    {"terminal"},
+    {"many", "reporting", "bridges"},
+    {"terminal", "adapters"},
     {"reports"},
     {"options"},
     {"runner"},
