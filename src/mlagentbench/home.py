@@ -40,25 +40,31 @@ def lock(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[None
 @contextmanager
 def scratch() -> Iterator[Path]:
     """A folder for a while; what a killed process left of its own, the next one removes."""
-    place = home() / "scratch"
-    place.mkdir(exist_ok=True)
-    for left in place.iterdir():
-        owner, _, born = left.name.partition("-")[0].partition(".")
-        if birth(owner) != born:
-            shutil.rmtree(left, ignore_errors=True)
-    folder = place / f"{os.getpid()}.{birth(os.getpid())}-{secrets.token_hex(8)}"
-    folder.mkdir(mode=0o700)
+    place = home() / "temporary"
+    folder = place / secrets.token_hex(8)
+    with lock(home() / "temporary.lock"):  # or somebody takes a folder for left behind before it is held
+        place.mkdir(exist_ok=True)
+        for left in place.iterdir():
+            _sweep(left)
+        folder.mkdir(mode=0o700)
+        held = os.open(folder, os.O_RDONLY)
+        fcntl.flock(held, fcntl.LOCK_EX)
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        os.close(held)
 
 
-def birth(pid: int | str) -> str:
-    """When a process started, which tells it from a later one with the same number; empty if it is gone."""
+def _sweep(folder: Path) -> None:
+    """Remove a folder that nobody holds: the kernel lets go of what the dead held."""
     with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    return ""
+        found = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os.close(found)
 
 
 def build(target: Path, make: Callable[[Path], None]) -> None:
