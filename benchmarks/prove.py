@@ -2,8 +2,8 @@
 
     python benchmarks/prove.py [TASK ...] [--seeds 5] [--edition open] [--out FOLDER]
 
-Runs that take over a minute are made with one seed only. With --out the runs are kept, and what is finished there is not
-made again. Exits with 1 if a task is not sound.
+Runs that take over a minute are made with one seed only. With --out the runs are kept, and what is finished there is
+not made again. Exits with 1 if a task is not sound.
 """
 
 import argparse
