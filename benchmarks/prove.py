@@ -24,7 +24,7 @@ from mlagentbench.task import Task
 from mlagentbench.words import number, percent
 
 MINUTE = 60
-TUNER = {"steps": 16, "hours": 0.03}  # it shall show that something can be gained, not how much
+TUNER = {"steps": 10, "hours": 0.02}  # it shall show that something can be gained, not how much
 HEADS = (
     "task",
     "baseline",
