@@ -193,6 +193,24 @@ class Store:
                 cap,
             )
 
+    def changes(self, after: int = 0, cap: int = DIFF_CAP) -> Iterator[tuple[int, str]]:
+        """What each step did, as `diff` tells it, in one reading; a content that is not on this machine is only named."""
+        state: State = {}
+        with faults("diff"):
+            for line in self._manifest.lines():
+                if line.step > after:
+                    before = {path: state[path] for path in (*line.changed, *line.removed) if path in state}
+                    yield line.step, difference(before, line.changed, self._at_hand, self._at_hand, cap)
+                for path in line.removed:
+                    state.pop(path, None)
+                state.update(line.changed)
+
+    def _at_hand(self, path: str, entry: Entry) -> bytes:
+        try:
+            return b"".join(self._objects.chunks(entry.hash, entry.size, shown(path)))
+        except Fault:
+            return b"\0"  # which is no text, so that only kind and size are told
+
     def check(self) -> list[str]:
         """What is wrong with the store: every content of every step must be there and be right."""
         problems, checked = [], set()

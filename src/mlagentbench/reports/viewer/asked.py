@@ -1,0 +1,83 @@
+"""What models were asked and what they said, without repeating what the question before already had."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from mlagentbench.records import Message, ModelCall, Reply, Role
+from mlagentbench.reports.viewer.pieces import Piece, cut, level, weight
+
+MESSAGES = 12  # shown of one question
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One question to a model."""
+
+    number: int
+    step: int
+    model: str
+    purpose: str
+    repeated: int  # messages that are those of the question before
+    messages: tuple[tuple[str, Piece], ...]
+    hidden: int  # messages in between that are not shown
+    reply: Piece
+    problem: str
+    input_tokens: int
+    output_tokens: int
+    dollars: float
+    retries: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class _Question:
+    call: ModelCall
+    repeated: int
+    hidden: int
+    messages: Sequence[Message]
+
+
+def asked(calls: Iterable[ModelCall], budget: float) -> list[Asked]:
+    """Every call, within a budget of bytes for all of them."""
+    before: dict[Role, tuple[Message, ...]] = {}
+    questions = []
+    for call in calls:
+        messages = call.prompt.messages
+        repeated = _common(before.get(call.role, ()), messages)
+        fresh = messages[repeated:]
+        before[call.role] = messages
+        questions.append(_Question(call, repeated, max(len(fresh) - MESSAGES, 0), fresh[-MESSAGES:]))
+    texts = [_said(each) for one in questions for each in (*one.messages, one.call.reply or Reply())]
+    cap = level(map(weight, texts), budget)
+    return [_asked(one, cap) for one in questions]
+
+
+def _common(old: Sequence[Message], new: Sequence[Message]) -> int:
+    """How many messages both begin with; the last is shown in any case."""
+    most = max(min(len(old), len(new) - 1), 0)
+    return next((place for place in range(most) if old[place] != new[place]), most)
+
+
+def _asked(one: _Question, cap: float) -> Asked:
+    call, reply = one.call, one.call.reply or Reply()
+    return Asked(
+        number=call.number,
+        step=call.step,
+        model=call.model,
+        purpose=f"{call.role}, inside the action" if call.inside else call.role,
+        repeated=one.repeated,
+        messages=tuple((each.role, cut(_said(each), cap)) for each in one.messages),
+        hidden=one.hidden,
+        reply=cut(_said(reply), cap),
+        problem=call.too_long,
+        input_tokens=reply.input_tokens,
+        output_tokens=reply.output_tokens,
+        dollars=reply.dollars,
+        retries=reply.retries,
+        seconds=call.seconds,
+    )
+
+
+def _said(message: Message | Reply) -> str:
+    """Text, and the tools asked for."""
+    return "\n".join(filter(None, (message.text, *(f"→ {call.name} {call.arguments}" for call in message.calls))))

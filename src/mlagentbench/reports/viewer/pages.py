@@ -1,0 +1,55 @@
+"""The page of one run: one file that opens from disk, or follows the run where a server gives it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from mlagentbench.grading.verdict import improvement
+from mlagentbench.locks import held
+from mlagentbench.reports.anytime import StepGrade
+from mlagentbench.reports.look.look import page
+from mlagentbench.reports.process.findings import Finding
+from mlagentbench.reports.runs import Run
+from mlagentbench.reports.viewer.head import head
+from mlagentbench.reports.viewer.steps import shown_steps
+from mlagentbench.reports.viewer.timeline import timeline
+
+LIVE = {"connect-src": "'self'"}
+
+
+def write_run(
+    run: Run, target: Path, home: str = "", findings: Sequence[Finding] = (), grades: Sequence[StepGrade] = ()
+) -> None:
+    """Write the page of a run, whole or not at all; `home` is where the site's index lies, seen from there."""
+    partial = target.with_name(f".{target.name}.part")
+    partial.write_text(run_page(run, home, findings, grades), encoding="utf-8")
+    partial.replace(target)
+
+
+def run_page(
+    run: Run,
+    home: str = "",
+    findings: Sequence[Finding] = (),
+    grades: Sequence[StepGrade] = (),
+    live: bool = False,
+    after: int = 0,
+) -> str:
+    """The page as text; with `after`, of the steps only those after that one, and the timeline of all."""
+    going = run.result is None and held(run.folder.path / "run.lock")
+    steps, beyond = shown_steps(run, findings, grades, after)
+    every = steps if not after else shown_steps(run, findings, grades)[0]
+    return page(
+        "viewer/run.html",
+        styles=["viewer/run.css"],
+        scripts=["viewer/run.js", "viewer/search.js", *(["viewer/follow.js"] if live else [])],
+        allow=LIVE if live else {},
+        run=run,
+        home=home,
+        head=head(run, going),
+        going=going,
+        live=live,
+        findings=findings,
+        steps=steps,
+        beyond=beyond,
+        gain=lambda score: improvement(score, run.spec.baseline, run.spec.better) if run.spec.baseline else None,
+        timeline=timeline(every, run.spec.better),
+    )
