@@ -174,28 +174,40 @@ def _show_result(result: Any, as_json: bool) -> None:
 
 @app.command()
 def grade(
-    run: RunPath,
-    every_step: Annotated[bool, typer.Option("--every-step", help="Grade the workspace after each step.")] = False,
+    folder: Annotated[Path, typer.Argument(metavar="RUN|FOLDER", help="A run, a batch, or a folder of runs.")],
+    every_step: Annotated[
+        bool, typer.Option("--every-step", help="Grade what each step left; kept in the run.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Grade a run again from its snapshots; nothing in the run is changed."""
-    from mlagentbench.runner.folder import RunFolder
-    from mlagentbench.runner.setup import changed, set_up_again
-    from mlagentbench.runner.verify import curve
+    """Grade runs again from their snapshots; what they claim is not changed."""
+    from mlagentbench.reports.anytime import grade_steps
+    from mlagentbench.reports.runs import read
     from mlagentbench.words import number, say
 
-    folder = RunFolder(run)
-    setup = set_up_again(folder.spec, say)
-    if differing := changed(folder.spec, setup):
-        say(f"note: the {' and '.join(differing)} changed since the run; this is not the score that it would have had")
-    grades = curve(folder, setup, every_step)
-    found = []
-    for step, graded in grades:
-        found.append({"step": step, **graded.model_dump(mode="json")})
-        if not as_json:
-            print(f"step {step:>4}   {number(graded.score):>12}   {graded.invalid}")
+    runs = read([folder])
+    faults = grade_steps(runs, say) if every_step else []
+    found = [grade for run in runs for grade in _grades(run, every_step)]
     if as_json:
         print_json(found)
+    else:
+        for row in found:
+            name = f"{row['run']}   " if len(runs) > 1 else ""
+            print(f"{name}step {row['step']:>4}   {number(row['score']):>12}   {row['invalid']}")
+    if faults:
+        raise typer.Exit(1)
+
+
+def _grades(run: Any, every_step: bool) -> list[dict[str, Any]]:
+    from mlagentbench.reports.anytime import step_grades
+    from mlagentbench.runner.verify import grade_again
+    from mlagentbench.words import say
+
+    if every_step:
+        grades = step_grades(run, own=False)
+        return [{"run": run.name, **grade.model_dump(mode="json", exclude={"key"})} for grade in grades]
+    step, grade = grade_again(run.folder, say)
+    return [{"run": run.name, "step": step, **grade.model_dump(mode="json")}]
 
 
 @app.command()
