@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from mlagentbench import many
+from mlagentbench import many, reporting
 from mlagentbench.errors import Fault, UsageError
 from mlagentbench.options import AgentName, AsJson, EditionName, Gpu, Instance, Isolation, RunPath, TaskName, print_json
 
@@ -275,7 +275,7 @@ def show(
         raise UsageError(f"{what} is neither the folder of a run nor a task; there are: {', '.join(Task.names())}")
 
 
-for command in (many.batch, many.watch, many.stop):
+for command in (many.batch, many.watch, many.stop, reporting.report):
     app.command()(command)
 
 

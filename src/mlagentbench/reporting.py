@@ -1,0 +1,35 @@
+"""The commands about what runs mean: report."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mlagentbench.options import AsJson, print_json
+
+Folders = Annotated[list[Path], typer.Argument(metavar="FOLDER...", help="Folders of runs, of batches, or of those.")]
+
+
+def report(
+    folders: Folders,
+    out: Annotated[Path, typer.Option("-o", "--out", help="Folder of the report; new, or an earlier report.")],
+    grade_steps: Annotated[bool, typer.Option("--grade-steps", help="Grade every step first, for the curves.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a site about runs that opens from disk, with tables and figures for a paper."""
+    from mlagentbench.reports.anytime import grade_steps as grade
+    from mlagentbench.reports.runs import read
+    from mlagentbench.reports.site.facts import counted
+    from mlagentbench.reports.site.write import write
+    from mlagentbench.words import say
+
+    runs = read(folders)
+    if grade_steps:
+        grade(runs, say)
+    done = write(runs, out, say)
+    if as_json:
+        print_json(done.model_dump(mode="json"))
+        return
+    told = {"faults": done.faults, "unfinished": done.unfinished, "unsandboxed": done.unsandboxed}
+    apart = ", ".join(f"{count} {name}" for name, count in told.items() if count)
+    print(f"{counted(done.runs, 'run')}{f' ({apart})' if apart else ''}: {done.index}")
