@@ -275,7 +275,7 @@ def show(
         raise UsageError(f"{what} is neither the folder of a run nor a task; there are: {', '.join(Task.names())}")
 
 
-for command in (many.batch, many.watch, many.stop, reporting.report):
+for command in (many.batch, many.watch, many.stop, reporting.report, reporting.view):
     app.command()(command)
 
 

@@ -1,5 +1,7 @@
-"""The commands about what runs mean: report."""
+"""The commands about what runs mean: report, view."""
 
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -33,3 +35,26 @@ def report(
     told = {"faults": done.faults, "unfinished": done.unfinished, "unsandboxed": done.unsandboxed}
     apart = ", ".join(f"{count} {name}" for name, count in told.items() if count)
     print(f"{counted(done.runs, 'run')}{f' ({apart})' if apart else ''}: {done.index}")
+
+
+def view(
+    folder: Annotated[Path, typer.Argument(metavar="RUN|FOLDER", help="The folder of a run, of a batch, or of runs.")],
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Of 127.0.0.1; 0 takes a free one.")] = 0,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show runs step by step in a browser, on this machine only, and follow those that still go on."""
+    import webbrowser
+    from threading import Thread
+
+    from mlagentbench.reports.viewer.serve import Server
+
+    with Server(folder, port) as server, suppress(KeyboardInterrupt):
+        if as_json:
+            print_json({"address": server.address})
+        else:
+            print(f"{server.address}   (Ctrl-C ends)")
+        sys.stdout.flush()
+        if not no_browser:
+            Thread(target=webbrowser.open, args=(server.address,), daemon=True).start()  # some wait for their browser
+        server.serve_forever()

@@ -193,6 +193,11 @@ class Store:
                 cap,
             )
 
+    def eventful(self) -> set[int]:
+        """The steps that changed anything."""
+        with faults("manifest"):
+            return {line.step for line in self._manifest.lines()}
+
     def changes(self, after: int = 0, cap: int = DIFF_CAP) -> Iterator[tuple[int, str]]:
         """What each step did, as `diff` tells it, in one reading; a content that is not on this machine is only named."""
         state: State = {}

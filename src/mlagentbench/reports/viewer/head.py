@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from mlagentbench.grading.verdict import LEVEL, STEP
 from mlagentbench.records import Result
 from mlagentbench.reports.runs import Run
 from mlagentbench.words import duration, judgement, number, percent
@@ -18,6 +19,7 @@ ENDINGS = {
     "fault": "a fault of the benchmark",
 }
 Facts = tuple[tuple[str, str], ...]
+Figures = tuple[tuple[str, str, str], ...]  # what, how much, beside what to read it
 
 
 class Head(NamedTuple):
@@ -26,7 +28,7 @@ class Head(NamedTuple):
     tone: str  # good, bad, warn, accent or none
     word: str
     sentence: str
-    figures: Facts
+    figures: Figures
     spent: Facts
     setting: Facts
     notices: tuple[str, ...]
@@ -52,16 +54,17 @@ def _unfinished(going: bool) -> tuple[str, str, str]:
     return "warn", "Unfinished", "it was stopped or killed, and can be resumed; there is no result"
 
 
-def _figures(run: Run) -> Iterator[tuple[str, str]]:
+def _figures(run: Run) -> Iterator[tuple[str, str, str]]:
     spec, result = run.spec, run.result
+    metric = f"{spec.metric}, {spec.better} is better" if spec.metric else f"{spec.better} is better"
     if result:
-        yield f"Score: {spec.metric}, {spec.better} is better", number(result.score)
+        yield "Score", number(result.score), metric
     if spec.baseline:
         known = spec.baseline
-        yield f"Starter, over {known.n} runs", f"{number(known.mean)} ± {number(known.sd)}"
+        yield "Starter", f"{number(known.mean)} ± {number(known.sd)}", f"{known.n} runs" if result else metric
     if result and result.p_value is not None:
-        yield "Improvement", percent(result.improvement)
-        yield "Chance that it is noise", f"{result.p_value:.2g}"
+        yield "Improvement", percent(result.improvement), f"success needs over {STEP:.0%}"
+        yield "p-value", f"{result.p_value:.2g}", f"that the starter does as well; needs below {LEVEL:g}"
 
 
 def _spent(run: Run) -> Iterator[tuple[str, str]]:

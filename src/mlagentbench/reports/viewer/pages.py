@@ -10,7 +10,8 @@ from mlagentbench.reports.look.look import page
 from mlagentbench.reports.process.findings import Finding
 from mlagentbench.reports.runs import Run
 from mlagentbench.reports.viewer.head import head
-from mlagentbench.reports.viewer.steps import shown_steps
+from mlagentbench.reports.viewer.shelf import Row
+from mlagentbench.reports.viewer.steps import kinds_of, shown_steps
 from mlagentbench.reports.viewer.timeline import timeline
 
 LIVE = {"connect-src": "'self'"}
@@ -25,6 +26,11 @@ def write_run(
     partial.replace(target)
 
 
+def runs_page(root: str, rows: Sequence[Row]) -> str:
+    """The list of runs that a server gives."""
+    return page("viewer/runs.html", scripts=["viewer/runs.js"], allow=LIVE, root=root, rows=rows)
+
+
 def run_page(
     run: Run,
     home: str = "",
@@ -35,8 +41,8 @@ def run_page(
 ) -> str:
     """The page as text; with `after`, of the steps only those after that one, and the timeline of all."""
     going = run.result is None and held(run.folder.path / "run.lock")
-    steps, beyond = shown_steps(run, findings, grades, after)
-    every = steps if not after else shown_steps(run, findings, grades)[0]
+    kinds = kinds_of(run)
+    steps, beyond = shown_steps(run, kinds, findings, grades, after)
     return page(
         "viewer/run.html",
         styles=["viewer/run.css"],
@@ -51,5 +57,5 @@ def run_page(
         steps=steps,
         beyond=beyond,
         gain=lambda score: improvement(score, run.spec.baseline, run.spec.better) if run.spec.baseline else None,
-        timeline=timeline(every, run.spec.better),
+        timeline=timeline(run, kinds, findings, grades),
     )

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from mlagentbench.records import ModelCall, Step
 from mlagentbench.reports.anytime import StepGrade
@@ -21,6 +21,9 @@ NAME = 60  # characters of the name of an action or an argument
 TOUCHED = 3  # files named in the summary of a difference
 
 
+Kind = Literal["look", "edit", "run", "end"]
+
+
 class Change(NamedTuple):
     """What a step did to the workspace: lines of one kind together, and a summary."""
 
@@ -34,7 +37,7 @@ class Shown:
     """One step."""
 
     number: int
-    kind: str  # look, edit, run, end
+    kind: Kind
     failed: bool
     action: str
     subject: str
@@ -56,8 +59,30 @@ class Shown:
     grade: StepGrade | None = None
 
 
+def kinds_of(run: Run) -> dict[int, Kind]:
+    """What each step was, by what came of it, so that no action need be known."""
+    eventful = run.folder.store(writable=False).eventful()
+    kinds: dict[int, Kind] = {}
+    for step in run.steps:
+        kinds[step.number] = "run" if step.execution else "edit" if step.number in eventful else "look"
+    if kinds and run.result and run.result.ending == "submitted":
+        kinds[len(kinds)] = "end"
+    return kinds
+
+
+def went_wrong(step: Step) -> bool:
+    """Whether the action failed, or the script that it ran."""
+    return step.failed or bool(step.execution and step.execution.exit_code != 0)
+
+
+def subject_of(step: Step) -> str:
+    """The first argument, if it fits beside the action's name."""
+    first = next(iter(_named(step)), ("", ""))[1]
+    return first if _is_short(first) else ""
+
+
 def shown_steps(
-    run: Run, findings: Sequence[Finding], grades: Sequence[StepGrade], after: int = 0
+    run: Run, kinds: Mapping[int, Kind], findings: Sequence[Finding], grades: Sequence[StepGrade], after: int = 0
 ) -> tuple[tuple[Shown, ...], tuple[Asked, ...]]:
     """The steps after one, and what models were asked beyond the last."""
     steps = run.steps
@@ -74,11 +99,9 @@ def shown_steps(
     made = []
     for step in chosen:
         before = steps[step.number - 2] if step.number > 1 else None
-        one = _shown(step, before, changes.get(step.number, ""), cap)
+        one = _shown(step, before, kinds[step.number], changes.get(step.number, ""), cap)
         told: dict[str, Any] = {"findings": tuple(noted.get(step.number, ())), "grade": graded.get(step.number)}
         made.append(replace(one, asked=tuple(calls.pop(step.number, ())), **told))
-    if made and run.result and run.result.ending == "submitted":
-        made[-1] = replace(made[-1], kind="end")
     return tuple(made), tuple(call for left in calls.values() for call in left)
 
 
@@ -116,15 +139,14 @@ def _written(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
 
 
-def _shown(step: Step, before: Step | None, change: str, cap: float) -> Shown:
-    named = _named(step)
-    subject = named[0][1] if named and _is_short(named[0][1]) else ""
+def _shown(step: Step, before: Step | None, kind: Kind, change: str, cap: float) -> Shown:
+    named, subject = _named(step), subject_of(step)
     rest = named[1:ARGUMENTS] if subject else named[:ARGUMENTS]
     execution = step.execution
     return Shown(
         number=step.number,
-        kind="run" if execution else "edit" if change else "look",
-        failed=step.failed or bool(execution and execution.exit_code != 0),
+        kind=kind,
+        failed=went_wrong(step),
         action=step.call.action[:NAME],
         subject=subject,
         thought=cut(step.call.thought, cap),

@@ -1,14 +1,17 @@
 """The bar above the steps: as wide as they took, coloured by what they were, with the score over it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mlagentbench.records import Better
-from mlagentbench.reports.viewer.steps import Shown
+from mlagentbench.reports.anytime import StepGrade
+from mlagentbench.reports.process.findings import Finding
+from mlagentbench.reports.runs import Run
+from mlagentbench.reports.viewer.steps import NAME, Kind, subject_of, went_wrong
 
 WIDTH = 1000.0
 FLOOR = 0.4  # of the width is shared out evenly, so that short steps can be hit
-TOP, BOTTOM = 12.0, 38.0  # between which the score moves
+TOP, BOTTOM = 3.0, 22.0  # between which the score moves
 
 
 @dataclass(frozen=True)
@@ -19,7 +22,7 @@ class Segment:
     x: float
     thinking: float
     width: float
-    kind: str
+    kind: Kind
     failed: bool
     found: bool
     title: str
@@ -33,25 +36,29 @@ class Timeline:
     score: str
 
 
-def timeline(steps: Sequence[Shown], better: Better) -> Timeline:
-    """The bar of these steps."""
-    lengths = [max(step.clock - step.began, step.seconds, 0.0) for step in steps]
+def timeline(run: Run, kinds: Mapping[int, Kind], findings: Sequence[Finding], grades: Sequence[StepGrade]) -> Timeline:
+    """The bar of a run."""
+    steps = run.steps
+    clocks = [0.0, *(step.clock for step in steps)]
+    lengths = [max(step.clock - before, step.seconds, 0.0) for step, before in zip(steps, clocks, strict=False)]
     whole = sum(lengths) or 1.0
+    noted = {number for finding in findings for number in finding.steps}
     x, segments = 0.0, []
     for step, length in zip(steps, lengths, strict=True):
         width = WIDTH * (FLOOR / len(steps) + (1 - FLOOR) * length / whole)
         thinking = width * (1 - min(step.seconds / length, 1.0)) if length else 0.0
-        found = bool(step.findings)
-        title = f"{step.number} · {step.action} {step.subject}".strip()
-        segments.append(Segment(step.number, x, thinking, width, step.kind, step.failed, found, title))
+        kind, title = kinds[step.number], f"{step.number} · {step.call.action[:NAME]} {subject_of(step)}".strip()
+        found = step.number in noted
+        segments.append(Segment(step.number, x, thinking, width, kind, went_wrong(step), found, title))
         x += width
-    return Timeline(tuple(segments), _path(steps, segments, better))
+    return Timeline(tuple(segments), _path({grade.step: grade for grade in grades}, segments, run.spec.better))
 
 
-def _path(steps: Sequence[Shown], segments: Sequence[Segment], better: Better) -> str:
+def _path(grades: Mapping[int, StepGrade], segments: Sequence[Segment], better: Better) -> str:
     """A staircase: each score holds from the end of its step to the end of the next; invalid states leave a gap."""
     ends = [segment.x + segment.width for segment in segments]
-    scores = [step.grade.score if step.grade else None for step in steps]
+    graded = [grades.get(segment.number) for segment in segments]
+    scores = [grade.score if grade else None for grade in graded]
     known = [score for score in scores if score is not None]
     if len(known) < 2:
         return ""
@@ -59,7 +66,7 @@ def _path(steps: Sequence[Shown], segments: Sequence[Segment], better: Better) -
     path, drawing = [], False
     for place, score in enumerate(scores):
         if score is None:
-            drawing = drawing and steps[place].grade is None  # a state that was not graded is the one before
+            drawing = drawing and graded[place] is None  # a state that was not graded is the one before
             path += [f"H{ends[place]:.1f}"] if drawing else []
             continue
         height = (score - low) / (high - low) if high > low else 0.5
