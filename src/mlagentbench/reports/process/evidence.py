@@ -4,10 +4,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from mlagentbench.actions.python_repl import NAME as REPL
 from mlagentbench.records import Step
 from mlagentbench.reports.process.talk import Said, said
 from mlagentbench.reports.runs import Run
-from mlagentbench.workspace.manifest import Line, Manifest, State
+from mlagentbench.workspace.manifest import Entry, Line, Manifest, State
+from mlagentbench.workspace.objects import Objects
+
+SPOKEN_TO = {"system", "user", "tool"}
+OUTSIDE = "Command"  # the step of an outside program
 
 
 @dataclass(frozen=True)
@@ -42,17 +47,48 @@ class Evidence:
         """The replies of models to the agent, in order."""
         return tuple(said(self.run.folder.model_calls))
 
+    @cached_property
+    def start(self) -> State:
+        """Every file, folder and link that the agent was given."""
+        return dict(self.changes[0].changed) if 0 in self.changes else {}
+
+    @cached_property
+    def final(self) -> State:
+        """Every file, folder and link that it left."""
+        state: State = {}
+        for _, line in sorted(self.changes.items()):
+            _apply(line, state)
+        return state
+
     def states(self) -> Iterator[tuple[Step, State]]:
         """Every step with all files as they were after it; the state is one and the same object, and changes."""
-        state: State = {}
-        self._apply(state, 0)
+        state = dict(self.start)
         for step in self.steps:
-            self._apply(state, step.number)
+            if line := self.changes.get(step.number):
+                _apply(line, state)
             yield step, state
 
-    def _apply(self, state: State, step: int) -> None:
-        line = self.changes.get(step)
-        if line:
-            for path in line.removed:
-                state.pop(path, None)
-            state.update(line.changed)
+    def told(self, step: int) -> Iterator[str]:
+        """What models were told, but not by themselves: with the first question, and with all up to a step."""
+        for number, call in enumerate(self.run.folder.calls()):
+            if number and call.step > step:
+                return
+            yield from (message.text for message in call.prompt.messages if message.role in SPOKEN_TO)
+
+    def text(self, entry: Entry) -> str:
+        """What a file said; one whose content is not in the run's folder is a fault."""
+        objects = Objects(self.run.folder.path / "snapshots" / "objects", {})
+        return b"".join(objects.chunks(entry.hash, entry.size, "a script")).decode("utf-8", "replace")
+
+
+def subject(step: Step) -> str:
+    """What a step ran: a script, the interpreter, an outside program; empty if it ran nothing."""
+    if step.call.action in (REPL, OUTSIDE):
+        return step.call.action
+    return str(step.call.args.get("script_name", "")).removeprefix("./") if step.execution else ""
+
+
+def _apply(line: Line, state: State) -> None:
+    for path in line.removed:
+        state.pop(path, None)
+    state.update(line.changed)
