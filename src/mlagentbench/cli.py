@@ -275,7 +275,15 @@ def show(
         raise UsageError(f"{what} is neither the folder of a run nor a task; there are: {', '.join(Task.names())}")
 
 
-for command in (many.batch, many.watch, many.stop, reporting.report, reporting.view):
+for command in (
+    many.batch,
+    many.watch,
+    many.stop,
+    reporting.report,
+    reporting.view,
+    reporting.compare,
+    reporting.leaderboard,
+):
     app.command()(command)
 
 

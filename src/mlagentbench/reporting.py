@@ -1,4 +1,4 @@
-"""The commands about what runs mean: report, view."""
+"""The commands about what runs mean: report, view, compare, leaderboard."""
 
 import sys
 from contextlib import suppress
@@ -58,3 +58,38 @@ def view(
         if not no_browser:
             Thread(target=webbrowser.open, args=(server.address,), daemon=True).start()  # some wait for their browser
         server.serve_forever()
+
+
+def compare(
+    a: Annotated[str, typer.Argument(metavar="A", help="A folder of runs; with --in, an entrant.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="Another.")],
+    within: Annotated[list[Path] | None, typer.Option("--in", help="Folder of both; A and B are entrants.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell which of two entrants is better, by how much, how sure that is, and on which tasks."""
+    from mlagentbench.reports.compare import compare as held_against
+    from mlagentbench.reports.compare import sides
+    from mlagentbench.terminal.standings import show_comparison
+
+    first, second, names = sides(a, b, within or [])
+    found = held_against(first, second, names)
+    print_json(found.model_dump(mode="json")) if as_json else show_comparison(found)
+
+
+def leaderboard(
+    folders: Folders,
+    left_out: Annotated[
+        list[str] | None, typer.Option("--without", help="Leave out an edition, grader, data or baseline, by hash.")
+    ] = None,
+    unfinished: Annotated[bool, typer.Option("--unfinished", help="Leave out unfinished runs.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print a table in Markdown.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Rank entrants over all tasks; what cannot be compared is refused."""
+    from mlagentbench.reports.leaderboard import leaderboard as ranked
+    from mlagentbench.reports.leaderboard import without
+    from mlagentbench.reports.runs import read
+    from mlagentbench.terminal.standings import show_leaderboard
+
+    found = ranked(without(read(folders), left_out or []), unfinished)
+    print_json(found.model_dump(mode="json")) if as_json else show_leaderboard(found, markdown)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from mlagentbench.records import Record
 from mlagentbench.reports import statistics
 from mlagentbench.reports.runs import Run
-from mlagentbench.reports.settings import Setting, labels, settings
+from mlagentbench.reports.settings import Setting, labels, settings, warnings
 from mlagentbench.reports.statistics import Interval
 from mlagentbench.reports.validation import gap
 
@@ -90,6 +90,11 @@ class Numbers:
         self.gaps = [found for found in map(gap, known) if found is not None]
 
     @property
+    def gained(self) -> list[float]:
+        """Improvements for a mean over tasks, where a task without a valid submission has improved by nothing."""
+        return self.improvement or ([] if any(self.valid) or not self.judged else [0.0])
+
+    @property
     def total(self) -> Spend:
         """What all counted runs took."""
         return Spend(
@@ -109,7 +114,7 @@ def summarise(runs: Sequence[Run]) -> Summary:
     numbers = {
         place: Numbers(groups[place]) for place in sorted(groups, key=lambda place: (place[0].lower(), place[1]))
     }
-    cells = {place: _cell(*place, found) for place, found in numbers.items()}
+    cells = {place: cell_of(*place, found) for place, found in numbers.items()}
     overall = []
     for who in entrants:
         own = [place for place in cells if place[1] == who]
@@ -121,11 +126,12 @@ def summarise(runs: Sequence[Run]) -> Summary:
         entrants=tuple(entrants),
         overall=tuple(overall),
         settings=found,
-        warnings=tuple(_warnings(found, overall, len(tasks))),
+        warnings=(*warnings(found), *_counted_apart(overall, len(tasks))),
     )
 
 
-def _cell(task: str, who: str, of: Numbers) -> Cell:
+def cell_of(task: str, who: str, of: Numbers) -> Cell:
+    """The figures of one cell."""
     total = of.total
     return Cell(
         task=task,
@@ -177,8 +183,7 @@ def _share(total: Spend, of: float) -> Spend | None:
 
 
 def _overall(who: str, cells: Sequence[Cell], numbers: Sequence[Numbers]) -> Cell:
-    """The mean over tasks, each of one weight; a task without a valid submission has improved by nothing."""
-    improvements = [of.improvement or ([] if any(of.valid) or not of.judged else [0.0]) for of in numbers]
+    """The mean over tasks, each of one weight."""
     success = _over_tasks([of.success for of in numbers])
     per_run = _spend([cell.per_run for cell in cells if cell.per_run])
     return Cell(
@@ -198,7 +203,7 @@ def _overall(who: str, cells: Sequence[Cell], numbers: Sequence[Numbers]) -> Cel
         improved_rate=_over_tasks([of.improved for of in numbers]),
         success_rate=success,
         valid_rate=_over_tasks([of.valid for of in numbers]),
-        improvement=_over_tasks(improvements),
+        improvement=_over_tasks([of.gained for of in numbers]),
         best=statistics.mean([cell.best for cell in cells if cell.best is not None]),
         best_of=_common([cell.best_of for cell in cells]),
         pass_at_k=_common([cell.pass_at_k for cell in cells]),
@@ -235,24 +240,20 @@ def _spend(each: Sequence[Spend]) -> Spend | None:
     return _share(total, len(each))
 
 
-def _warnings(found: Sequence[Setting], overall: Sequence[Cell], tasks: int) -> Iterator[str]:
-    """What a reader of any of these figures must know."""
-    for task in dict.fromkeys(setting.task for setting in found):
-        if (count := sum(setting.task == task for setting in found)) > 1:
-            yield f"{task} was run in {count} settings, which are not comparable: each stands as a task of its own"
-    for setting in found:
-        if len(setting.hardware) > 1:
-            yield f"{setting.label}: runs are from different machines: {'; '.join(setting.hardware)}"
-        if setting.baseline is None:
-            yield f"{setting.label}: no baseline is known, so nothing is judged: mlagentbench baseline {setting.task}"
+def _counted_apart(overall: Sequence[Cell], tasks: int) -> Iterator[str]:
+    """What no rate shows."""
     for cell in overall:
         if cell.tasks < tasks:
             yield f"{cell.who} has runs on {cell.tasks} of {tasks} tasks: its mean over tasks is over those only"
-        for count, what in (
-            (cell.faults, "ended as a fault of ours and count for nothing"),
-            (cell.unfinished, "are unfinished and count for nothing"),
-            (cell.unsandboxed, "were not sandboxed"),
-            (cell.violations, "broke a rule of their task"),
-        ):
-            if count:
-                yield f"{cell.who}: {count} of {cell.runs} runs {what}"
+        yield from (f"{cell.who}: {words}" for words in apart(cell))
+
+
+def apart(cell: Cell) -> list[str]:
+    """What is counted apart, in words."""
+    counts = (
+        (cell.faults, "ended as a fault of ours and count for nothing"),
+        (cell.unfinished, "are unfinished and count for nothing"),
+        (cell.unsandboxed, "were not sandboxed"),
+        (cell.violations, "broke a rule of their task"),
+    )
+    return [f"{count} of {cell.runs} runs {what}" for count, what in counts if count]

@@ -151,6 +151,8 @@ def ranks(entrants: Sequence[Sequence[Values]]) -> Array:
 
     The tasks are drawn together for all. Entrants with the same mean share the better rank.
     """
+    if not entrants:
+        return np.empty((0, 0))
     random = np.random.default_rng(SEED)
     count = resamples(sum(len(values) for tasks in entrants for values in tasks))
     tables = [np.stack([_means(np.sort(np.asarray(v, float)), count, random) for v in tasks]) for tasks in entrants]
@@ -163,6 +165,11 @@ def ranks(entrants: Sequence[Sequence[Values]]) -> Array:
     totals = np.round(totals / tasks, 12)  # sums in another order are no difference
     places = np.stack([(totals > own).sum(axis=0) for own in totals])
     return np.stack([np.bincount(row, minlength=len(entrants)) for row in places]) / count
+
+
+def quantile(chances: Values, share: float) -> int:
+    """The first place up to which the chances come to a share of all."""
+    return min(int(np.searchsorted(np.cumsum(chances), share - 1e-12)), len(chances) - 1)
 
 
 def profile(entrants: Mapping[str, Sequence[float | None]], distances: Values) -> dict[str, list[float]]:
@@ -194,6 +201,12 @@ def rank_test(first: Values, second: Values) -> float:
     if np.ptp(order) == 0:
         return 1.0
     return float(min(stats.mannwhitneyu(order[: len(first)], order[len(first) :]).pvalue, 1.0))
+
+
+def advantage(first: Values, second: Values) -> float:
+    """The share of pairs in which the first is above; half for each tie."""
+    pairs = [(one > other) + (one == other) / 2 for one in first for other in second]
+    return sum(pairs) / len(pairs)
 
 
 def holm(p_values: Values) -> list[float]:
