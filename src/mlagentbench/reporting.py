@@ -21,7 +21,6 @@ def report(
     """Write a site about runs that opens from disk, with tables and figures for a paper."""
     from mlagentbench.reports.anytime import grade_steps as grade
     from mlagentbench.reports.runs import read
-    from mlagentbench.reports.site.facts import counted
     from mlagentbench.reports.site.write import write
     from mlagentbench.words import say
 
@@ -32,9 +31,7 @@ def report(
     if as_json:
         print_json(done.model_dump(mode="json"))
         return
-    told = {"faults": done.faults, "unfinished": done.unfinished, "unsandboxed": done.unsandboxed}
-    apart = ", ".join(f"{count} {name}" for name, count in told.items() if count)
-    print(f"{counted(done.runs, 'run')}{f' ({apart})' if apart else ''}: {done.index}")
+    print(f"{done.said}: {done.index}")
 
 
 def view(

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from matplotlib.figure import Figure
 
 from mlagentbench.reports.figures.style import COLUMN, LOW, MUTED, PAGE, canvas, per_cent, short, styled
+from mlagentbench.reports.look.visible import visible
 
 ABREAST = 5  # contestants side by side
 
@@ -17,7 +18,7 @@ def error_modes(
     columns = min(len(shares), ABREAST)
     rows = -(-len(shares) // ABREAST)
     width = COLUMN if columns <= 1 else PAGE
-    figure = canvas(width, rows * (0.15 * len(kinds) + 0.55), foot)
+    figure = canvas(width, rows * (0.16 * len(kinds) + 0.6), foot)
     panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     places = list(range(len(kinds)))
     for axes, who in zip(panels.flat, shares, strict=False):
@@ -26,7 +27,7 @@ def error_modes(
             axes.text(share + 0.03, place, f"{share:.0%}" if share else "0", va="center", fontsize=5.8, color=MUTED)
         axes.set_title(f"{short(who, 100 // columns // 3 * 2)}\n{runs[who]} runs", fontsize=6.8)
         axes.set(xlim=(0, 1.22), ylim=(len(kinds) - 0.4, -0.6), xticks=[0, 0.5, 1])
-        axes.set_yticks(places, [short(kind) for kind in kinds])
+        axes.set_yticks(places, [visible(kind) for kind in kinds])
         axes.tick_params(axis="y", length=0)
         axes.grid(visible=False, axis="y")
         per_cent(axes, "x")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mlagentbench.reports.figures.style import COLUMN, canvas, legend, looks, per_cent, short, styled
+from mlagentbench.reports.figures.style import COLUMN, canvas, compact, legend, looks, per_cent, short, styled
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ def efficiency(marks: Sequence[Mark], label: str, foot: str) -> Figure:
     axes.set_ylim(-0.04, 1.04)
     per_cent(axes)
     axes.set(xlabel=label, ylabel="success")
+    compact(axes)
     legend(figure, axes, COLUMN)
     return figure
 
@@ -53,7 +54,7 @@ def _scale(axes: Axes, costs: Sequence[float]) -> None:
     """By orders where costs differ by orders; what is free stays in the picture."""
     least = min((cost for cost in costs if cost > 0), default=1.0)
     if max(costs) <= 20 * least:
-        axes.set_xlim(left=0.0)
+        axes.set_xlim(left=-0.03 * (axes.get_xlim()[1] or 1.0))
     elif min(costs) > 0:
         axes.set_xscale("log")
     else:

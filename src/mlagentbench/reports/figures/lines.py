@@ -12,6 +12,7 @@ from mlagentbench.reports.figures.style import (
     MUTED,
     PAGE,
     canvas,
+    compact,
     legend,
     looks,
     per_cent,
@@ -22,6 +23,7 @@ from mlagentbench.reports.figures.style import (
 
 ABREAST = 4  # panels side by side
 Scale = Literal["count", "share", "log"]
+LOWEST = -1.05  # one state that is fifteen times worse than the starter would flatten all else
 FEW = 12  # points of a curve that are marked one by one
 
 
@@ -42,6 +44,8 @@ def curves(lines: Mapping[str, Line], x: str, y: str, foot: str, scale: Scale = 
     axes = figure.subplots()
     _draw(axes, lines, list(lines))
     axes.set(xlabel=x, ylabel=y, ylim=(-0.03, 1.03), xscale="log" if scale == "log" else "linear")
+    if scale == "log":
+        compact(axes)
     if scale == "count":
         whole_numbers(axes)
     if scale == "share":
@@ -63,6 +67,7 @@ def panels(tasks: Mapping[str, Mapping[str, Line]], x: str, y: str, foot: str) -
         _draw(axes, lines, names)
         axes.axhline(0.0, color=MUTED, linewidth=0.6)
         axes.set_title(short(task, 24))
+        axes.set_ylim(bottom=max(axes.get_ylim()[0], LOWEST))
         whole_numbers(axes)
         per_cent(axes)
     for axes in cells[:, 0]:

@@ -24,7 +24,7 @@ DASHES = ("-", "--", "-.", ":")
 LOW, MIDDLE, HIGH = "#d55e00", "#f7f7f7", "#0072b2"
 INCH = 72  # points
 
-RC = {
+RC: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["Arial", "Helvetica", "Liberation Sans", "DejaVu Sans"],
     "font.size": 7.5,
@@ -112,6 +112,20 @@ def whole_numbers(axes: Axes) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+
+
+def compact(axes: Axes) -> None:
+    """Ticks with thousands and millions as people write them."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    def written(value: float, place: int | None) -> str:
+        for size, letter in ((1e6, "M"), (1e3, "k")):
+            if abs(value) >= size:
+                return f"{value / size:g}{letter}"
+        return f"{value:g}"
+
+    axes.xaxis.set_major_formatter(FuncFormatter(written))
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def per_cent(axes: Axes, axis: str = "y") -> None:

@@ -15,7 +15,7 @@ from mlagentbench.reports.site.pictures import Picture
 from mlagentbench.reports.site.runlist import Entry
 from mlagentbench.reports.site.seen import Seen
 from mlagentbench.reports.site.standing import Standing
-from mlagentbench.reports.site.tables import Table, Value
+from mlagentbench.reports.site.tables import Table
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,20 @@ class Content:
         """Every contestant over all tasks, the best first."""
         return sorted(self.summary.overall, key=lambda cell: self.entrants.index(cell.who))
 
+    @property
+    def metered(self) -> bool:
+        """Whether any run asked a model."""
+        return any(entry.run.result and entry.run.result.tokens for entry in self.entries)
+
+    @property
+    def mixed(self) -> bool:
+        """Whether runs are from several machines or versions."""
+        settings = self.summary.settings
+        return (
+            len({words for each in settings for words in each.hardware}) > 1
+            or len({v for each in settings for v in each.versions}) > 1
+        )
+
     def of(self, section: str) -> list[Picture]:
         """The pictures of a section."""
         return [picture for picture in self.pictures if picture.section == section]
@@ -68,7 +82,14 @@ def content(runs: Sequence[Run], pages: Sequence[str], seen: Sequence[Seen]) -> 
         *pictures.of_course(curves, known.foot),
         *pictures.of_profiles(near, above, known.foot),
     ]
-    tables = [_cells(summary), _settings(summary), wrong.table(), spent, standing.table(near, above), runlist.table(entries)]
+    tables = [
+        _cells(summary),
+        _settings(summary),
+        wrong.table(),
+        spent,
+        standing.table(near, above),
+        runlist.table(entries),
+    ]
     tables += ranked.tables() if ranked else []
     tables += [curves.table()] if curves.graded else []
     return Content(known, summary, entrants, boards, wrong, spent, curves, ranked, entries, tables, drawn)
@@ -84,7 +105,7 @@ def _settings(summary: Summary) -> Table:
     return Table("settings", "What the runs of each task rest on", rows)
 
 
-def _flat(record: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Value]]:
+def _flat(record: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
     """A record within a record becomes columns of its own."""
     for name, value in record.items():
         if isinstance(value, Mapping):

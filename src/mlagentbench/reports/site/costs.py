@@ -1,7 +1,7 @@
 """What runs and successes cost: time, tokens, money."""
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from mlagentbench.records import Result
 from mlagentbench.reports import statistics
@@ -9,7 +9,7 @@ from mlagentbench.reports.figures.efficiency import Mark
 from mlagentbench.reports.metrics import Cell, Summary
 from mlagentbench.reports.runs import Run
 from mlagentbench.reports.settings import labels
-from mlagentbench.reports.site.tables import Table, Value
+from mlagentbench.reports.site.tables import Table
 
 Kind = Literal["seconds", "tokens", "dollars"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -33,7 +33,7 @@ def _cost(result: Result, kind: Kind) -> float:
 
 
 def _mark(cell: Cell, tasks: Sequence[Sequence[float]]) -> Mark | None:
-    rate = cell.improved_rate
+    rate = cell.success_rate
     if rate.value is None:
         return None
     cost = sum(sum(values) / len(values) for values in tasks) / len(tasks)
@@ -49,14 +49,14 @@ def table(summary: Summary, order: Sequence[str]) -> Table:
     return Table("efficiency", "What a run and a success cost, means over tasks", [_row(overall[who]) for who in order])
 
 
-def _row(cell: Cell) -> dict[str, Value]:
-    row: dict[str, Value] = {
-        "entrant": cell.who,
+def _row(cell: Cell) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "who": cell.who,
         "tasks": cell.tasks,
         "runs": cell.counted,
         "success": cell.improved_rate.value,
+        "success beyond noise": cell.success_rate.value,
     }
-    row |= {"success beyond noise": cell.success_rate.value}
     for name, spend in (("run", cell.per_run), ("success", cell.per_success)):
         row |= {f"{kind} per {name}": getattr(spend, kind) if spend else None for kind in KINDS}
     return row

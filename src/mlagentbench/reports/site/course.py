@@ -28,13 +28,13 @@ class Course:
     def table(self) -> Table:
         """For programs."""
         rows = [
-            {"task": task, "entrant": who, "step": step, "improvement": value}
+            {"task": task, "who": who, "step": step, "improvement": value}
             for task, lines in self.by_task.items()
             for who, line in lines.items()
             for step, value in zip(line.x, line.y, strict=True)
         ]
         rows += [
-            {"task": "", "entrant": who, "step": step, "success": value}
+            {"task": "", "who": who, "step": step, "success": value}
             for who, line in self.by_step.items()
             for step, value in zip(line.x, line.y, strict=True)
         ]
@@ -71,7 +71,7 @@ def _second(moment: Moment) -> float:
 
 
 def _success(moment: Moment) -> float:
-    return float(moment.improved)
+    return float(moment.success)
 
 
 def _improvement(moment: Moment) -> float:
@@ -101,4 +101,4 @@ def _mean(
     for moments in group:
         places = np.searchsorted([clock(moment) for moment in moments], at, side="right")
         rows.append(np.array([0.0, *map(value, moments)])[places])
-    return np.mean(rows, axis=0)
+    return np.asarray(np.mean(rows, axis=0))

@@ -19,6 +19,7 @@ class Facts:
     unfinished: int
     unsandboxed: int
     broke_rules: int
+    number: str
     paragraph: str
     foot: str
     editions: tuple[str, ...]
@@ -51,12 +52,14 @@ def facts(runs: Sequence[Run]) -> Facts:
         "unsandboxed": sum(run.spec.sandbox == "none" for run in runs),
     }
     editions = tuple(sorted({run.spec.edition for run in runs}))
+    number = _number(len(runs), **counts)
     return Facts(
         runs=len(runs),
         **counts,
         broke_rules=sum(bool(result.violations) for result in results),
         paragraph=_paragraph(runs, editions),
-        foot=_foot(runs, editions, counts),
+        number=number,
+        foot=_foot(runs, editions, number),
         editions=editions,
     )
 
@@ -92,9 +95,14 @@ def _endings(runs: Sequence[Run]) -> str:
     return f"{listed(told)}." if told else "None has ended."
 
 
-def _foot(runs: Sequence[Run], editions: tuple[str, ...], counts: dict[str, int]) -> str:
-    apart = [f"{count} {name}" for name, count in counts.items() if count]
-    number = counted(len(runs), "run") + (f" ({', '.join(apart)})" if apart else "")
+def _number(runs: int, faults: int, unfinished: int, unsandboxed: int) -> str:
+    """How many runs, never without those that are not like the others."""
+    told = ((faults, "fault" if faults == 1 else "faults"), (unfinished, "unfinished"), (unsandboxed, "unsandboxed"))
+    apart = ", ".join(f"{count} {name}" for count, name in told if count)
+    return counted(runs, "run") + (f" ({apart})" if apart else "")
+
+
+def _foot(runs: Sequence[Run], editions: tuple[str, ...], number: str) -> str:
     return " · ".join((_editions(editions), number, _versions(runs), _some(_machines(runs), "machine")))
 
 

@@ -1,11 +1,12 @@
-"""Success and improvement in the layout of the paper: tasks by contestants, an average below, the paper's own beside."""
+"""Success and improvement in the layout of the paper: tasks by contestants, and the paper's own columns beside."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from mlagentbench.reports import paper
 from mlagentbench.reports.metrics import Cell, Estimate, Summary
-from mlagentbench.reports.site.tables import Table, Value, latex, markdown
+from mlagentbench.reports.site.tables import Row, Table, latex, markdown
 
 AVERAGE = "Average"
 NONE = "–"
@@ -60,6 +61,15 @@ class Grid:
             return NONE
         return (f"{100 * value:+.1f}" if self.signed else f"{100 * value:.1f}").replace("-", "−")
 
+    def span(self, box: Box) -> str:
+        """The interval in whole per cent."""
+        if box.low is None or box.high is None:
+            return ""
+        low, high = (
+            f"{100 * bound:{'+' if self.signed else ''}.0f}".replace("-", "−") for bound in (box.low, box.high)
+        )
+        return f"{low} to {high}"
+
     def heat(self, value: float | None) -> str:
         """How strongly a cell is coloured: a class of the page's style."""
         if value is None:
@@ -69,9 +79,9 @@ class Grid:
 
     def table(self) -> Table:
         """The same for programs: shares, not per cent."""
-        rows: list[Mapping[str, Value]] = []
+        rows: list[Row] = []
         for task in self.rows:
-            row: dict[str, Value] = {"task": task}
+            row: dict[str, Any] = {"task": task}
             for who in self.entrants:
                 box = self.box(task, who)
                 row |= {who: box.value, f"{who} low": box.low, f"{who} high": box.high, f"{who} of": box.of or None}
@@ -138,7 +148,7 @@ def _rate(cell: Cell, estimate: Estimate, count: int) -> Box:
 def _gain(cell: Cell) -> Box:
     estimate = cell.improvement
     return Box(
-        estimate.value, estimate.low, estimate.high, _of(cell, f"{cell.valid} of {cell.counted} valid"), apart(cell)
+        estimate.value, estimate.low, estimate.high, _of(cell, f"{cell.valid}/{cell.counted} valid"), apart(cell)
     )
 
 

@@ -25,7 +25,7 @@ class Modes:
     def table(self) -> Table:
         """For programs."""
         rows = [
-            {"kind": kind, "title": title, "entrant": who, "runs": self.runs[who], "found": self.counts[who][kind]}
+            {"kind": kind, "title": title, "who": who, "runs": self.runs[who], "found": self.counts[who][kind]}
             for kind, title in self.titles.items()
             for who in self.runs
         ]

@@ -8,6 +8,8 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 
+from pydantic import Field
+
 from mlagentbench.records import Record
 from mlagentbench.reports.runs import Run
 from mlagentbench.reports.site.seen import Seen, look_at, state
@@ -21,7 +23,7 @@ WORTH = 40  # so many pages are worth a second process
 class Made(Record):
     """made.json: pages that are there, and what was seen when they were made; also the mark of a report's folder."""
 
-    pages: dict[str, Seen] = {}
+    pages: dict[str, Seen] = Field(default_factory=dict)
     files: tuple[str, ...] = ()
 
 
@@ -43,7 +45,7 @@ def _safe(name: str) -> str:
 
 
 def write_pages(runs: Sequence[Run], out: Path, say: Say) -> list[Seen]:
-    """Write what is missing or old, drop what is no run of this report any more; what was seen, in the order of runs."""
+    """Write what is missing or old, drop what is no run of this report any more; what was seen in each run."""
     pages = names(runs)
     (out / "runs").mkdir(parents=True, exist_ok=True)
     known = made(out).pages

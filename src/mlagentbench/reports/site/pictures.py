@@ -10,7 +10,7 @@ from mlagentbench.reports.figures.efficiency import Mark, efficiency
 from mlagentbench.reports.figures.heatmap import heatmap
 from mlagentbench.reports.figures.inline import inline
 from mlagentbench.reports.figures.lines import Line, curves, panels
-from mlagentbench.reports.site.costs import AXES
+from mlagentbench.reports.site.costs import AXES, Kind
 from mlagentbench.reports.site.course import Course
 from mlagentbench.reports.site.grids import Grid
 from mlagentbench.reports.site.modes import Modes
@@ -58,11 +58,11 @@ def of_modes(modes: Modes, foot: str) -> Iterator[Picture]:
         )
 
 
-def of_costs(marks: Mapping[str, Sequence[Mark]], foot: str) -> Iterator[Picture]:
+def of_costs(marks: Mapping[Kind, Sequence[Mark]], foot: str) -> Iterator[Picture]:
     """Success against what it cost; what cost nothing anywhere has no picture."""
     for kind, known in marks.items():
         if known:
-            caption = f"Success against {AXES[kind]}; means over tasks with 95 % intervals"
+            caption = f"Success beyond noise against {AXES[kind]}; means over tasks with 95 % intervals"
             yield Picture(f"efficiency-{kind}", caption, "costs", efficiency(known, AXES[kind], foot))
 
 
@@ -71,7 +71,7 @@ def of_course(course: Course, foot: str) -> Iterator[Picture]:
     if not course.graded:
         return
     foot = f"{course.graded} runs with graded steps · {foot}"
-    told = "Share of runs whose state is a success"
+    told = "Share of runs whose state is a success beyond noise"
     yield Picture(
         "anytime-steps",
         f"{told}, step by step; mean over tasks",
@@ -82,7 +82,11 @@ def of_course(course: Course, foot: str) -> Iterator[Picture]:
     yield Picture("anytime-time", f"{told}, over time; mean over tasks", "course", over_time)
     improvement = panels(course.by_task, "step", "improvement", foot)
     yield Picture(
-        "anytime-tasks", "Improvement over the starter, step by step; mean over runs", "course", improvement, wide=True
+        "anytime-tasks",
+        "Improvement over the starter, step by step; mean over runs; cut off below −100 %",
+        "course",
+        improvement,
+        wide=True,
     )
 
 

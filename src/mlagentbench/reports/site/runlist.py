@@ -55,7 +55,7 @@ def table(listed: Sequence[Entry]) -> Table:
         spec, result = entry.run.spec, entry.run.result
         told = result.model_dump(mode="json", exclude={"task", "agent", "model", "hashes", "folder"}) if result else {}
         told = {name: "; ".join(value) if isinstance(value, list) else value for name, value in told.items()}
-        head = {"run": entry.run.name, "page": f"runs/{entry.page}.html", "task": entry.task, "entrant": entry.who}
+        head = {"run": entry.run.name, "page": f"runs/{entry.page}.html", "task": entry.task, "who": entry.who}
         about = {
             "edition": spec.edition,
             "seed": spec.seed,

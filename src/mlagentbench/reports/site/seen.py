@@ -19,12 +19,12 @@ SOURCES = ("run.json", "trace.jsonl", "model_calls.jsonl", "result.json", "grade
 
 
 class Moment(Record):
-    """A graded step: when, how much better than the starter its state was, and whether that is a success."""
+    """A graded step: when, how much better than the starter its state was, and whether that is beyond noise, too."""
 
     step: int
     seconds: float
     improvement: float | None
-    improved: bool
+    success: bool
 
 
 class Seen(Record):
@@ -68,12 +68,11 @@ def look(path: Path, page: Path) -> Seen:
 def _moments(run: Run) -> tuple[Moment, ...]:
     spec = run.spec
 
-    def improved(score: float | None) -> bool:
-        return score is not None and spec.baseline is not None and judge(score, spec.baseline, spec.better).improved
+    def success(score: float | None) -> bool:
+        return score is not None and spec.baseline is not None and judge(score, spec.baseline, spec.better).success
 
     return tuple(
-        Moment(step=p.step, seconds=p.seconds, improvement=p.improvement, improved=improved(p.score))
-        for p in curve(run)
+        Moment(step=p.step, seconds=p.seconds, improvement=p.improvement, success=success(p.score)) for p in curve(run)
     )
 
 

@@ -18,11 +18,11 @@ Outcomes = Mapping[str, Mapping[str, Sequence[tuple[float, float | None]]]]  # c
 
 
 def order(summary: Summary) -> list[str]:
-    """Contestants from the best on: by success, then by improvement, then by name."""
+    """Contestants from the best on: by success beyond noise, then by improvement, then by name."""
     cells = {cell.who: cell for cell in summary.overall}
 
     def rank(who: str) -> tuple[float, float, str]:
-        rate, gain = cells[who].improved_rate.value, cells[who].improvement.value
+        rate, gain = cells[who].success_rate.value, cells[who].improvement.value
         return (2.0 if rate is None else -rate), (0.0 if gain is None else -gain), who.lower()
 
     return sorted(summary.entrants, key=rank)
@@ -35,13 +35,13 @@ def outcomes(runs: Sequence[Run]) -> Outcomes:
         result = run.result
         if result and not run.fault and run.spec.baseline:
             own = found.setdefault(run.who, {}).setdefault(task, [])
-            own.append((float(bool(result.improved)), result.improvement))
+            own.append((float(result.success), result.improvement))
     return found
 
 
 @dataclass(frozen=True)
 class Standing:
-    """Ranks by success over the tasks that all have in common, each with the chance of it, and every pair compared."""
+    """Ranks by success beyond noise on the tasks that all share, each with its chance, and every pair compared."""
 
     entrants: Sequence[str]
     tasks: int
@@ -55,7 +55,7 @@ class Standing:
     def tables(self) -> list[Table]:
         """For programs."""
         ranks = [
-            {"entrant": who, "tasks": self.tasks, "mean rank": self.expected(place)}
+            {"who": who, "tasks": self.tasks, "mean rank": self.expected(place)}
             | {f"rank {number}": chance for number, chance in enumerate(self.chances[place], 1)}
             for place, who in enumerate(self.entrants)
         ]
@@ -64,7 +64,10 @@ class Standing:
             | {"high": found.interval.high, "chance that the first is better": found.chance}
             for (first, second), found in self.pairs.items()
         ]
-        return [Table("ranks", "Chance of each rank by success", ranks), Table("pairs", "Contestants compared", pairs)]
+        return [
+            Table("ranks", "Chance of each rank by success beyond noise", ranks),
+            Table("pairs", "Contestants compared", pairs),
+        ]
 
 
 def standing(found: Outcomes, entrants: Sequence[str]) -> Standing | None:
@@ -102,7 +105,7 @@ def distributions(found: Outcomes, entrants: Sequence[str]) -> dict[str, Line]:
 def table(near: Mapping[str, Line], above: Mapping[str, Line]) -> Table:
     """Both curves for programs."""
     rows = [
-        {"curve": name, "entrant": who, "x": x, "share": y}
+        {"curve": name, "who": who, "x": x, "share": y}
         for name, lines in (("tasks within x of the best", near), ("runs that improve by more than x", above))
         for who, line in lines.items()
         for x, y in zip(line.x, line.y, strict=True)

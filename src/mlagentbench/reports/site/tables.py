@@ -9,7 +9,7 @@ from typing import Any
 
 from mlagentbench.reports.look.visible import visible
 
-Value = str | int | float | bool | None
+Row = Mapping[str, Any]
 SPECIAL = str.maketrans(
     {char: f"\\{char}" for char in "&%$#_{}"}
     | {"\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}"}
@@ -22,7 +22,7 @@ class Table:
 
     name: str
     title: str
-    rows: Sequence[Mapping[str, Value]]
+    rows: Sequence[Row]
 
     def files(self, about: str) -> dict[str, bytes]:
         """Names and contents; `about` says what all figures rest on."""

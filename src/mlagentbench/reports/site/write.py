@@ -19,6 +19,7 @@ class Written(Record):
     """What a report has become."""
 
     index: str
+    said: str
     runs: int
     faults: int
     unfinished: int
@@ -44,6 +45,7 @@ def write(runs: Sequence[Run], out: Path, say: Say) -> Written:
     _keep(out / MADE, Made(pages=pages, files=tuple(sorted(files))).model_dump_json().encode())
     return Written(
         index=str((out / "index.html").resolve()),
+        said=found.facts.number,
         runs=found.facts.runs,
         faults=found.facts.faults,
         unfinished=found.facts.unfinished,
