@@ -1,6 +1,7 @@
 """What models said to an agent, read from model_calls.jsonl without reading the long prompts."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -13,12 +14,14 @@ REPLY = '"reply":{"text":'
 ASIDE = '"inside":true'
 MISREAD = fill("misread", problem="\n").partition("\n")[0]
 NUDGE = fill("tools_nudge")
+ACTION = re.compile(r"^\W*Action\b.*", re.DOTALL | re.MULTILINE)
 
 
 class Said(NamedTuple):
-    """One reply: for which step, what it says, and whether it is a second try at an earlier reply."""
+    """One reply: for which step, by which model, what it says, and whether it is a second try at an earlier reply."""
 
     step: int
+    role: str
     text: str
     again: bool
 
@@ -34,10 +37,16 @@ def said(journal: Journal) -> Iterator[Said]:
         reply, _ = json.JSONDecoder().raw_decode(line, place + len('"reply":'))
         step = int(head.partition('"step":')[2].partition(",")[0])
         again = any(mark in line for mark in marks) and _asked_again(line)
-        yield Said(step, reply["text"], again)
+        role = head.partition('"role":"')[2].partition('"')[0]
+        yield Said(step, role, reply["text"], again)
 
 
 def _asked_again(line: str) -> bool:
     """Whether the last thing that the model was told is that its reply before was of no use."""
     messages = ModelCall.model_validate_json(line).prompt.messages
     return bool(messages) and messages[-1].text.startswith((MISREAD, NUDGE))
+
+
+def spoken(text: str) -> str:
+    """What a reply says besides the action that it asks for; one that is all JSON says it in the call's thought."""
+    return "" if text.lstrip()[:1] == "{" else ACTION.sub("", text).strip()

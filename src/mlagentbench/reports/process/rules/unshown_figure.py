@@ -1,18 +1,17 @@
 """Rule: a figure is claimed that no observation shows."""
 
-import re
 from collections.abc import Iterator
 
 from mlagentbench.records import Step
 from mlagentbench.reports.process.evidence import OUTSIDE, Evidence
 from mlagentbench.reports.process.figures import Claim, claims, numbers, shown
 from mlagentbench.reports.process.rules.base import Seen
+from mlagentbench.reports.process.talk import spoken
 
 TITLE = "figures that nothing shows"
 CLAIMING = ("content", "final_answer")  # arguments in which a research log or an answer reports
 REPORTING = ("Append Summary to Research Log", "Final Answer")
 OWN_WORDS = {"Reflection", "Retrieval from Research Log"}  # what an agent said before is no evidence for it
-COMMAND = re.compile(r"^\W*Action\b.*", re.DOTALL | re.MULTILINE)
 
 
 def unshown_figure(evidence: Evidence) -> Iterator[Seen]:
@@ -33,7 +32,7 @@ def unshown_figure(evidence: Evidence) -> Iterator[Seen]:
 def _claimed(evidence: Evidence) -> Iterator[tuple[Step, Claim]]:
     said: dict[int, list[str]] = {}
     for reply in evidence.said:
-        said.setdefault(reply.step, []).append(COMMAND.sub("", reply.text) if reply.text[:1] != "{" else "")
+        said.setdefault(reply.step, []).append(spoken(reply.text))
     for step in evidence.steps:
         texts = [step.call.thought, *said.get(step.number, ())]
         if step.call.action in REPORTING:
