@@ -212,18 +212,22 @@ def _grades(run: Any, every_step: bool) -> list[dict[str, Any]]:
 
 @app.command()
 def verify(
-    run: RunPath,
+    run: Annotated[Path, typer.Argument(metavar="RUN|BUNDLE", help="The folder of a run, or a file made by export.")],
     trusted: Annotated[bool, typer.Option("--trust-agent", help="Also run an agent that came from a file.")] = False,
+    task: Annotated[str, typer.Option("--task", help="Where the task lies, if it is not in the suite.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Check every hash and score that a run claims, by computing them again."""
+    from mlagentbench.reports.unbundle import opened
     from mlagentbench.runner.folder import RunFolder
     from mlagentbench.runner.setup import set_up_again
     from mlagentbench.runner.verify import verify as check
     from mlagentbench.words import say
 
-    folder = RunFolder(run)
-    checks = check(folder, set_up_again(folder.spec, say), trusted)
+    with opened(run) as place:
+        folder = RunFolder(place)
+        setup = set_up_again(folder.spec.but(task=task) if task else folder.spec, say)
+        checks = check(folder, setup, trusted)
     if as_json:
         print_json([found.model_dump() for found in checks])
     else:
@@ -258,19 +262,21 @@ def baseline(
 
 @app.command()
 def show(
-    what: Annotated[str, typer.Argument(metavar="RUN|TASK", help="The folder of a run, or a task.")],
+    what: Annotated[str, typer.Argument(metavar="RUN|BUNDLE|TASK", help="A run's folder or bundle, or a task.")],
     step: Annotated[int | None, typer.Option("--step", help="One step in full.")] = None,
     diff: Annotated[bool, typer.Option("--diff", help="What changed in the workspace.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Tell a run as a story, one step in full, what it changed; or print a task's card."""
+    from mlagentbench.reports.unbundle import opened
     from mlagentbench.task import Task
     from mlagentbench.terminal.showing import show_run, show_task
 
     if what in Task.names() or Path(what, "task.toml").is_file():
         show_task(what, as_json)
-    elif Path(what).is_dir():
-        show_run(Path(what), step, diff, as_json)
+    elif Path(what).exists():
+        with opened(Path(what)) as place:
+            show_run(place, step, diff, as_json, what)
     else:
         raise UsageError(f"{what} is neither the folder of a run nor a task; there are: {', '.join(Task.names())}")
 
@@ -283,6 +289,8 @@ for command in (
     reporting.view,
     reporting.compare,
     reporting.leaderboard,
+    reporting.judge,
+    reporting.export,
 ):
     app.command()(command)
 

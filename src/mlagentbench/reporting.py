@@ -1,4 +1,4 @@
-"""The commands about what runs mean: report, view, compare, leaderboard."""
+"""The commands about what runs mean: report, view, compare, leaderboard, judge, export."""
 
 import sys
 from contextlib import suppress
@@ -9,7 +9,7 @@ import typer
 
 from mlagentbench.options import AsJson, print_json
 
-Folders = Annotated[list[Path], typer.Argument(metavar="FOLDER...", help="Folders of runs, of batches, or of those.")]
+Folders = Annotated[list[Path], typer.Argument(metavar="FOLDER...", help="Folders of runs or of batches; bundles.")]
 
 
 def report(
@@ -22,12 +22,14 @@ def report(
     from mlagentbench.reports.anytime import grade_steps as grade
     from mlagentbench.reports.runs import read
     from mlagentbench.reports.site.write import write
+    from mlagentbench.reports.unbundle import all_opened
     from mlagentbench.words import say
 
-    runs = read(folders)
-    if grade_steps:
-        grade(runs, say)
-    done = write(runs, out, say)
+    with all_opened(folders) as places:
+        runs = read(places)
+        if grade_steps:
+            grade(runs, say)
+        done = write(runs, out, say)
     if as_json:
         print_json(done.model_dump(mode="json"))
         return
@@ -35,7 +37,7 @@ def report(
 
 
 def view(
-    folder: Annotated[Path, typer.Argument(metavar="RUN|FOLDER", help="The folder of a run, of a batch, or of runs.")],
+    folder: Annotated[Path, typer.Argument(metavar="RUN|FOLDER", help="The folder of a run or of runs, or a bundle.")],
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Of 127.0.0.1; 0 takes a free one.")] = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
     as_json: AsJson = False,
@@ -44,9 +46,10 @@ def view(
     import webbrowser
     from threading import Thread
 
+    from mlagentbench.reports.unbundle import opened
     from mlagentbench.reports.viewer.serve import Server
 
-    with Server(folder, port) as server, suppress(KeyboardInterrupt):
+    with opened(folder) as place, Server(place, port) as server, suppress(KeyboardInterrupt):
         if as_json:
             print_json({"address": server.address})
         else:
@@ -86,7 +89,70 @@ def leaderboard(
     from mlagentbench.reports.leaderboard import leaderboard as ranked
     from mlagentbench.reports.leaderboard import without
     from mlagentbench.reports.runs import read
+    from mlagentbench.reports.unbundle import all_opened
     from mlagentbench.terminal.standings import show_leaderboard
 
-    found = ranked(without(read(folders), left_out or []), unfinished)
+    with all_opened(folders) as places:
+        found = ranked(without(read(places), left_out or []), unfinished)
     print_json(found.model_dump(mode="json")) if as_json else show_leaderboard(found, markdown)
+
+
+def judge(
+    folders: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs, or folders of runs.")],
+    model: Annotated[str, typer.Option("--model", help="The model that judges; see: list models.")],
+    again: Annotated[bool, typer.Option("--again", help="Judge once more what was judged before.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let a model score how a run went by a rubric; beside what is measured, and marked as judged."""
+    from mlagentbench.models.base import load
+    from mlagentbench.reports.process.agreement import agreement
+    from mlagentbench.reports.process.judge import judgement_of
+    from mlagentbench.reports.process.judging import judge as ask
+    from mlagentbench.reports.runs import read
+    from mlagentbench.terminal.judgements import show_agreement, show_judged, show_spent
+    from mlagentbench.words import say
+
+    runs, asked = read(folders), load(model)
+    chosen = runs if len(runs) == 1 else [run for run in runs if run.result and run.steps and not run.fault]
+    done = []
+    for run in chosen:
+        if again or judgement_of(run) is None:
+            say(f"judging {run.name}")
+            done.append(ask(run, asked, model))
+    found = [(run, judged) for run in runs if (judged := judgement_of(run))]
+    agreed = agreement(runs)
+    if as_json:
+        print_json(
+            {
+                "runs": [{"run": str(run.folder.path), **judged.model_dump(mode="json")} for run, judged in found],
+                "agreement": agreed.model_dump(mode="json") if agreed else None,
+                "spent": {"tokens": sum(one.tokens for one in done), "dollars": sum(one.dollars for one in done)},
+            }
+        )
+        return
+    for run, judged in found:
+        show_judged(run, judged)
+    show_agreement(agreed)
+    show_spent(done)
+
+
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="The file to write; else NAME.zip here.")] = None,
+    without_data: Annotated[bool, typer.Option("--without-data", help="Leave out the task's public data.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a run as one file: record, environment, snapshots, hashes; verify accepts it on another machine."""
+    from mlagentbench.reports.bundle import export as write
+    from mlagentbench.runner.folder import RunFolder
+    from mlagentbench.words import command
+
+    folder = RunFolder(run)
+    target = out or Path(f"{folder.path.name}.zip")
+    contents = write(folder, target, not without_data)
+    size = target.stat().st_size
+    if as_json:
+        print_json({"bundle": str(target), "bytes": size, **contents.model_dump(mode="json")})
+        return
+    print(f"{target}: {len(contents.files)} files, {size / 1e6:,.1f} MB")
+    print(f"check it, here or elsewhere, with: {command('verify', str(target))}")
