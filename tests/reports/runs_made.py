@@ -22,7 +22,8 @@ def make(place: Path, improvement: float | None = None, said: tuple[str, ...] = 
     told = {name: value for name, value in changes.items() if name in RunSpec.model_fields}
     asked: dict[str, Any] = {"task": "toy", "edition": "open", "agent": "played", "seed": 0, "baseline": BASELINE}
     asked |= {"limits": Limits(), "sandbox": "bwrap", "metric": "error", "better": "lower", "hashes": HASHES}
-    spec = RunSpec(version="0", id="0", hardware=MACHINE, started="2026-01-01T00:00:00", **{**asked, **told})
+    asked |= {"version": "0", "id": "0", "hardware": MACHINE, "started": "2026-01-01T00:00:00"}
+    spec = RunSpec(**{**asked, **told})
     folder = RunFolder.create(place, spec)
     for number, words in enumerate(said, 1):
         step = Step(number=number, call=Call(action="Execute Script"), observation=words, seconds=1, clock=number)

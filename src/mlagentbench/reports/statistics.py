@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Values = Sequence[float]
@@ -28,7 +28,7 @@ def wilson(count: int, of: int, level: float = LEVEL) -> Interval:
     """Wilson's score interval of a rate."""
     if not of:
         return Interval()
-    z, rate = float(stats.norm.ppf((1 + level) / 2)), count / of
+    z, rate = NormalDist().inv_cdf((1 + level) / 2), count / of
     middle = rate + z * z / (2 * of)
     reach = z * math.sqrt(rate * (1 - rate) / of + z * z / (4 * of * of))
     scale = 1 + z * z / of
@@ -197,6 +197,8 @@ def rank_test(first: Values, second: Values) -> float:
     """Two-sided Mann-Whitney test: the chance of so uneven an order if both were alike. Infinite values may stand."""
     if not len(first) or not len(second):
         return 1.0
+    from scipy import stats  # takes a second, and nothing else here needs it
+
     order = stats.rankdata([*first, *second])
     if np.ptp(order) == 0:
         return 1.0
