@@ -43,7 +43,9 @@ def test_the_figures_of_one_cell_are_as_by_hand(made: Made) -> None:
 
 def test_the_two_rules_of_success_are_told_apart(made: Made) -> None:
     noisy = Baseline(mean=10.0, sd=5.0, n=8)
-    cell = only(summarise([made(0.2, baseline=noisy), made(0.2, baseline=noisy)]))
+    runs = [made(0.2, baseline=noisy), made(0.2, baseline=noisy)]
+    assert runs[0].result and runs[0].result.p_value == pytest.approx(0.36, abs=0.005)
+    cell = only(summarise(runs))
     assert (cell.improved, cell.success) == (2, 0) and cell.pass_at_k == {1: 0, 2: 0} and cell.per_success is None
 
 

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 
 from mlagentbench.records import Record
 from mlagentbench.reports import statistics
@@ -80,14 +81,17 @@ class Numbers:
     def __init__(self, runs: Sequence[Run]) -> None:
         self.runs = runs
         self.counted = [run.result for run in runs if run.result and not run.fault]
-        known = [run for run in runs if run.result and not run.fault and run.spec.baseline]
-        self.judged = [run.result for run in known if run.result]
+        self.judged = [run.result for run in runs if run.result and not run.fault and run.spec.baseline]
         self.improved = [float(bool(result.improved)) for result in self.judged]
         self.success = [float(result.success) for result in self.judged]
         self.valid = [float(result.valid) for result in self.counted]
         self.improvement = [result.improvement for result in self.judged if result.improvement is not None]
         self.scores = [result.score for result in self.counted if result.score is not None]
-        self.gaps = [found for found in map(gap, known) if found is not None]
+
+    @cached_property
+    def gaps(self) -> list[float]:
+        """How much too hopeful each was; whole traces are read for it."""
+        return [found for found in map(gap, self.runs) if found is not None]
 
     @property
     def gained(self) -> list[float]:
