@@ -32,7 +32,7 @@ seen = []
 def grade(submission, private):
     text = submission.read_text()
     with COUNT.open("a") as file:
-        file.write("graded\\n")
+        file.write(f"graded {{os.getpid()}}\\n")
     seen.append(text)
     if len(seen) > 1:
         return -1.0  # one submission heard of another
@@ -132,13 +132,16 @@ def test_the_grades_are_those_of_one_process_each(played: Callable[..., list[Run
 
 @pytest.mark.parametrize("trouble", ["crash", "for ever"])
 def test_a_submission_on_which_the_grader_fails_is_a_fault_and_spoils_no_other(
-    played: Callable[..., list[Run]], trouble: str
+    played: Callable[..., list[Run]], trouble: str, tmp_path: Path, until: Callable[..., None]
 ) -> None:
     (run,) = played((rows(4), trouble, rows(1)))
     said: list[str] = []
     (fault,) = grade_steps([run], said.append)
     assert said == [fault] and fault.startswith("0, step 3: toy/grade.py ")
     assert {grade.step: grade.score for grade in step_grades(run)} == {0: None, 1: 4, 2: 4, 5: 1, 6: 1}
+    graders = [word for word in (tmp_path / "count").read_text().split() if word.isdigit()]
+    assert len(graders) == 4  # the one with the trouble was asked again in a process of its own
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in graders))
 
 
 @pytest.fixture

@@ -35,8 +35,11 @@ def main(folder: Path, private: Path) -> None:
             child = os.fork()
             if not child:
                 libc.prctl(DIE_WITH_PARENT, signal.SIGKILL)
+                for fd in (orders, replies):  # only the parent speaks with the harness
+                    os.close(fd)
                 if os.getppid() == own:
                     _answer(grader, submission, private, answer)
+                os._exit(1)
             os.write(replies, DONE if os.waitpid(child, 0)[1] == 0 else FAILED)
 
 

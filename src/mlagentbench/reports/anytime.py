@@ -143,8 +143,9 @@ def _keys(run: Run, store: Store, setup: Setup) -> Iterator[str]:
 
 
 def _grade_all(setup: Setup, ungraded: dict[str, Ungraded], faults: list[str]) -> None:
-    """Grade and write down each, on as many cores as there are."""
+    """Grade and write down each, on as many cores as there are; code that is timed runs alone."""
     left = list(ungraded.items())
+    cores = 1 if setup.task.config.submission == "." else len(os.sched_getaffinity(0))
 
     def work() -> None:
         with graders(setup.task, setup.data, setup.sandbox) as grader:
@@ -152,7 +153,7 @@ def _grade_all(setup: Setup, ungraded: dict[str, Ungraded], faults: list[str]) -
                 with suppress(IndexError):  # another was quicker
                     _grade(grader, *left.pop(), faults)
 
-    count = min(len(os.sched_getaffinity(0)), len(left))
+    count = min(cores, len(left))
     with ThreadPoolExecutor(max(count, 1)) as pool:
         try:
             for worker in [pool.submit(work) for _ in range(count)]:
