@@ -71,13 +71,15 @@ def styled(draw: Callable[Told, Figure]) -> Callable[Told, dict[str, bytes]]:
     """Draw in the style above, and give the figure as files: ending and bytes."""
 
     @wraps(draw)
-    def files(*args: Told.args, **kwargs: Told.kwargs) -> dict[str, bytes]:
+    def drawn(*args: Told.args, **kwargs: Told.kwargs) -> dict[str, bytes]:
         with matplotlib.rc_context(RC), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Glyph")  # a name in another script is drawn as boxes, but stays text
             figure = draw(*args, **kwargs)
-            return {"svg": _bytes(figure, "svg", {"Date": None}), "pdf": _bytes(figure, "pdf", {"CreationDate": None})}
+            files = {"svg": _bytes(figure, "svg", {"Date": None})}
+            figure.set_layout_engine("none")  # the first drawing has found every place
+            return {**files, "pdf": _bytes(figure, "pdf", {"CreationDate": None})}
 
-    return files
+    return drawn
 
 
 def _bytes(figure: Figure, kind: str, metadata: dict[str, Any]) -> bytes:

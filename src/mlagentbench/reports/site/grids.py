@@ -59,7 +59,8 @@ class Grid:
         """A figure as the paper prints it: per cent, one decimal."""
         if value is None:
             return NONE
-        return (f"{100 * value:+.1f}" if self.signed else f"{100 * value:.1f}").replace("-", "−")
+        text = f"{100 * value:+.1f}" if self.signed else f"{100 * value:.1f}"
+        return "0.0" if text in ("+0.0", "-0.0") else text.replace("-", "−")
 
     def span(self, box: Box) -> str:
         """The interval in whole per cent."""

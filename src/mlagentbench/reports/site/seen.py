@@ -10,11 +10,14 @@ from mlagentbench.errors import Fault
 from mlagentbench.grading.verdict import judge
 from mlagentbench.records import Record
 from mlagentbench.reports.anytime import curve, step_grades
+from mlagentbench.reports.look.look import page as whole
 from mlagentbench.reports.process.findings import findings
 from mlagentbench.reports.runs import Run
+from mlagentbench.reports.site.files import keep
 from mlagentbench.reports.viewer.pages import write_run
 from mlagentbench.runner.folder import RunFolder
 
+HOME = "../index.html"  # seen from the page of a run
 SOURCES = ("run.json", "trace.jsonl", "model_calls.jsonl", "result.json", "grades.jsonl", "judged.json")
 
 
@@ -61,7 +64,10 @@ def look(path: Path, page: Path) -> Seen:
         grades, moments = step_grades(run), _moments(run)
     except Fault:
         grades, moments = (), ()
-    write_run(run, page, home="../index.html", findings=found, grades=grades)
+    try:
+        write_run(run, page, home=HOME, findings=found, grades=grades)
+    except Fault as fault:
+        keep(page, whole("site/damaged.html", home=HOME, run=run, why=str(fault)).encode())
     return Seen(of=of, kinds=tuple(dict.fromkeys(finding.kind for finding in found)), moments=moments)
 
 

@@ -9,6 +9,7 @@ from mlagentbench.records import Record
 from mlagentbench.reports.look.look import page
 from mlagentbench.reports.runs import Run
 from mlagentbench.reports.site.content import Content, content
+from mlagentbench.reports.site.files import keep
 from mlagentbench.reports.site.pages import MADE, Made, made, names, write_pages
 
 Say = Callable[[str], None]
@@ -38,11 +39,11 @@ def write(runs: Sequence[Run], out: Path, say: Say) -> Written:
     files = _files(found)
     before = made(out).files
     for name, data in files.items():
-        _keep(out / name, data)
+        keep(out / name, data)
     for name in set(before) - set(files):
         (out / name).unlink(missing_ok=True)
     pages = dict(zip(names(runs), seen, strict=True))
-    _keep(out / MADE, Made(pages=pages, files=tuple(sorted(files))).model_dump_json().encode())
+    keep(out / MADE, Made(pages=pages, files=tuple(sorted(files))).model_dump_json().encode())
     return Written(
         index=str((out / "index.html").resolve()),
         said=found.facts.number,
@@ -62,7 +63,7 @@ def _claim(out: Path) -> None:
         if not (out / MADE).is_file():
             if any(out.iterdir()):
                 raise UsageError(f"{out} is not empty and holds no report; choose another -o")
-            _keep(out / MADE, Made().model_dump_json().encode())
+            keep(out / MADE, Made().model_dump_json().encode())
     except OSError as error:
         raise UsageError(f"cannot write a report to {out}: {error.strerror}") from error
 
@@ -79,15 +80,6 @@ def _files(found: Content) -> dict[str, bytes]:
     files["tables/ABOUT.txt"] = f"All tables in this folder: {about}.\n{found.facts.paragraph}\n".encode()
     index = page("site/index.html", styles=["site/site.css"], scripts=["site/site.js"], it=found)
     return {**files, "index.html": index.encode()}  # last, so that whatever it links to is there
-
-
-def _keep(path: Path, data: bytes) -> None:
-    if path.is_file() and path.read_bytes() == data:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.part")
-    partial.write_bytes(data)
-    partial.replace(path)
 
 
 def _paced(say: Say) -> Say:
