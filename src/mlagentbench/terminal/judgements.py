@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from mlagentbench.reports.process.agreement import Agreement
 from mlagentbench.reports.process.judge import Judged, Judgement
+from mlagentbench.reports.process.words import listed
 from mlagentbench.reports.runs import Run
 from mlagentbench.words import plain
 
@@ -13,7 +14,7 @@ def show_judged(run: Run, judged: Judged) -> None:
     latest, count = judged.latest, len(judged.judgements)
     print(f"{run.name}: judged by {latest.model}, which is an opinion and no measurement (judging {count})")
     for mark in latest.marks:
-        steps = f" (steps {', '.join(map(str, mark.steps))})" if mark.steps else ""
+        steps = f" ({listed(mark.steps)})" if mark.steps else ""
         print(f"  {mark.score}  {mark.criterion}: {plain(mark.sentence)}{steps}")
 
 
