@@ -68,8 +68,8 @@ def test_the_sentence_says_no_more_than_the_interval_does(many: Many) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"edition": "paper"}, "two: the edition differ"),
-        ({"hashes": HASHES.but(grader="b" * 64)}, "two: the grader differ"),
+        ({"edition": "paper"}, "two: the edition differs"),
+        ({"hashes": HASHES.but(grader="b" * 64)}, "two: the grader differs"),
         ({"hashes": HASHES.but(data="b" * 64), "baseline": None}, "two: the data and baseline differ"),
         ({"ending": "fault"}, "two: no run of the second can be judged (faults, unfinished, or no baseline)"),
         ({"task": "third"}, "two: only the first has runs of it"),

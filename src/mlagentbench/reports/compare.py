@@ -126,7 +126,8 @@ def _left_out(ours: dict[Key, Numbers], theirs: dict[Key, Numbers]) -> Iterator[
             elif not same:
                 yield f"{key.task}: only the {name} has runs of it"
             elif side is ours:
-                yield f"{key.task}: the {' and '.join(differing([key, same[0]]))} differ"
+                names = differing([key, same[0]])
+                yield f"{key.task}: the {' and '.join(names)} {'differ' if len(names) > 1 else 'differs'}"
 
 
 def _tasks(
