@@ -39,23 +39,17 @@ class _Question:
 
 def asked(calls: Iterable[ModelCall], budget: float) -> list[Asked]:
     """Every call, within a budget of bytes for all of them."""
-    before: dict[Role, tuple[Message, ...]] = {}
+    before: dict[Role, set[Message]] = {}
     questions = []
     for call in calls:
-        messages = call.prompt.messages
-        repeated = _common(before.get(call.role, ()), messages)
-        fresh = messages[repeated:]
-        before[call.role] = messages
+        messages, known = call.prompt.messages, before.get(call.role, set())
+        fresh = [message for message in messages if message not in known] or messages[-1:]
+        before[call.role] = set(messages)
+        repeated = len(messages) - len(fresh)
         questions.append(_Question(call, repeated, max(len(fresh) - MESSAGES, 0), fresh[-MESSAGES:]))
     texts = [_said(each) for one in questions for each in (*one.messages, one.call.reply or Reply())]
     cap = level(map(weight, texts), budget)
     return [_asked(one, cap) for one in questions]
-
-
-def _common(old: Sequence[Message], new: Sequence[Message]) -> int:
-    """How many messages both begin with; the last is shown in any case."""
-    most = max(min(len(old), len(new) - 1), 0)
-    return next((place for place in range(most) if old[place] != new[place]), most)
 
 
 def _asked(one: _Question, cap: float) -> Asked:

@@ -8,7 +8,7 @@ from markupsafe import escape
 from mlagentbench.reports.look.visible import visible
 
 LONGEST = 40_000  # bytes of one text, also where there is room
-SHORTEST = 300  # below, a cut leaves nothing to read
+SHORTEST = 120  # below, a cut leaves nothing to read
 HEAD = 0.6  # of what is kept comes from the beginning
 
 

@@ -13,8 +13,8 @@ from mlagentbench.reports.runs import Run
 from mlagentbench.reports.viewer.asked import Asked, asked
 from mlagentbench.reports.viewer.pieces import Piece, cut, level, weight
 
-BUDGET = 1_800_000  # bytes of text in a page, besides what models were asked
-ASKED_BUDGET = 500_000  # bytes of that
+BUDGET = 1_500_000  # bytes of text in a page, besides what models were asked
+ASKED_BUDGET = 400_000  # bytes of that
 INLINE = 80  # characters of an argument that stands in a line
 ARGUMENTS = 20  # shown of one call
 NAME = 60  # characters of the name of an action or an argument
