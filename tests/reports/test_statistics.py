@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
-from statsmodels.stats.proportion import proportion_confint
+from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
 from mlagentbench.reports.statistics import (
     Interval,
@@ -24,6 +24,7 @@ from mlagentbench.reports.statistics import (
     resamples,
     shares_above,
     stratified,
+    stratified_rate,
     wilson,
 )
 
@@ -79,6 +80,16 @@ def test_each_task_has_the_same_weight_whatever_its_number_of_runs() -> None:
     assert stratified([[0.0], [1.0]]) == Interval(None, None)
 
 
+def test_a_rate_over_tasks_has_a_width_even_where_runs_always_agree() -> None:
+    assert stratified_rate([[0.0, 1.0], [1.0] * 50]) == (0.5, 1.0)
+    assert stratified_rate([[1.0] * 3]) == pytest.approx(wilson(3, 3))
+    assert stratified_rate([[1.0, 0.0]]) == pytest.approx(wilson(1, 2))
+    # Tasks of 8 and of 2 runs are together as exact as 2² / (1/8 + 1/2) = 6.4 runs of one task.
+    assert stratified_rate([[0.0] * 8, [0.0] * 2]) == pytest.approx(wilson(0, 6.4))
+    assert stratified_rate([[0.0] * 8] * 13) == pytest.approx(wilson(0, 104))
+    assert stratified_rate([]) == Interval(None, None)
+
+
 def test_the_stratified_bootstrap_agrees_with_scipy() -> None:
     tasks = [IMPROVEMENTS, [0.5, 0.1, 0.3], [-0.2, 0.0, 0.4, 0.9]]
 
@@ -121,13 +132,29 @@ def test_the_paired_bootstrap_of_two_runs_is_as_by_hand() -> None:
     # Both sides have the means 0, 1/2, 1 with the chances 1/4, 1/2, 1/4; the ends, -1 and 1, have 1/16 each.
     same = paired([[0.0, 1.0]], [[0.0, 1.0]])
     assert same.value == 0.0 and same.interval == (-1.0, 1.0) and same.chance == pytest.approx(0.5, abs=0.02)
-    assert paired([[1.0, 1.0]], [[0.0, 0.0]]) == (1.0, (1.0, 1.0), 1.0)
+
+
+def test_three_successes_against_none_leave_a_doubt() -> None:
+    # No resample of runs that all agree differs. Newcombe: 1 - sqrt(0.56150² + 0.56150²), from Wilson's intervals.
+    found = paired([[1.0] * 3], [[0.0] * 3])
+    assert found.value == 1.0 and found.interval == pytest.approx((0.20592, 1.0), abs=1e-5) and 0.9 < found.chance < 1
+    theirs = confint_proportions_2indep(3, 3, 0, 3, method="newcomb", compare="diff")
+    assert found.interval == pytest.approx(theirs)
+    assert (paired([[1.0]], [[0.0]]).interval.low or 0) < 0
+    assert paired([[0.0] * 3], [[0.0] * 3]).interval == pytest.approx((-0.56150, 0.56150), abs=1e-5)
+
+
+def test_of_figures_that_never_differ_between_runs_only_the_difference_is_told() -> None:
+    assert paired([[0.3, 0.3]], [[0.1, 0.1]]) == (pytest.approx(0.2), Interval(None, None), 1.0)
+    assert paired([[0.3]], [[0.3]]) == (0.0, Interval(None, None), 0.5)
 
 
 def test_the_paired_bootstrap_draws_tasks_together_for_both() -> None:
     # Task by task the first is always 0.1 ahead: however the tasks are drawn, so is the mean.
     found = paired([[0.1], [0.5], [0.9]], [[0.0], [0.4], [0.8]])
-    assert found.value == pytest.approx(0.1) and found.interval == pytest.approx((0.1, 0.1)) and found.chance == 1.0
+    assert found.value == pytest.approx(0.1) and found.interval == Interval(None, None) and found.chance == 1.0
+    found = paired([[0.1], [0.5], [0.9]], [[0.0], [0.4], [0.9]])
+    assert found.interval == pytest.approx((0.0, 0.1)) and found.chance == pytest.approx(1 - 0.5 / 27, abs=0.01)
 
 
 def test_the_paired_bootstrap_over_tasks_agrees_with_scipy() -> None:

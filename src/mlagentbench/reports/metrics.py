@@ -188,7 +188,7 @@ def _share(total: Spend, of: float) -> Spend | None:
 
 def _overall(who: str, cells: Sequence[Cell], numbers: Sequence[Numbers]) -> Cell:
     """The mean over tasks, each of one weight."""
-    success = _over_tasks([of.success for of in numbers])
+    success = _rate_over_tasks([of.success for of in numbers])
     per_run = _spend([cell.per_run for cell in cells if cell.per_run])
     return Cell(
         task="",
@@ -204,9 +204,9 @@ def _overall(who: str, cells: Sequence[Cell], numbers: Sequence[Numbers]) -> Cel
         unfinished=_sum(cells, lambda cell: cell.unfinished),
         unsandboxed=_sum(cells, lambda cell: cell.unsandboxed),
         violations=_sum(cells, lambda cell: cell.violations),
-        improved_rate=_over_tasks([of.improved for of in numbers]),
+        improved_rate=_rate_over_tasks([of.improved for of in numbers]),
         success_rate=success,
-        valid_rate=_over_tasks([of.valid for of in numbers]),
+        valid_rate=_rate_over_tasks([of.valid for of in numbers]),
         improvement=_over_tasks([of.gained for of in numbers]),
         best=statistics.mean([cell.best for cell in cells if cell.best is not None]),
         best_of=_common([cell.best_of for cell in cells]),
@@ -222,10 +222,16 @@ def _sum(cells: Sequence[Cell], count: Callable[[Cell], int]) -> int:
     return sum(map(count, cells))
 
 
-def _over_tasks(groups: Sequence[Sequence[float]]) -> Estimate:
+def _over_tasks(
+    groups: Sequence[Sequence[float]], interval: Callable[[Sequence[Sequence[float]]], Interval] = statistics.stratified
+) -> Estimate:
     known = [values for values in groups if values]
     means = [found for found in map(statistics.mean, known) if found is not None]
-    return _estimate(statistics.mean(means), statistics.stratified(known), len(known))
+    return _estimate(statistics.mean(means), interval(known), len(known))
+
+
+def _rate_over_tasks(groups: Sequence[Sequence[float]]) -> Estimate:
+    return _over_tasks(groups, statistics.stratified_rate)
 
 
 def _common(tables: Sequence[dict[int, float]]) -> dict[int, float]:

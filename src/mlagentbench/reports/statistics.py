@@ -14,6 +14,7 @@ RESAMPLES = 10_000
 FEWEST = 1_000  # resamples, however many values there are
 WORK = 20_000_000  # draws that one bootstrap may make before it takes fewer resamples
 AT_ONCE = 2_000_000  # draws held in memory
+TINY = 1e-12  # a difference that is none
 SEED = 20240721  # the same runs always have the same intervals
 
 
@@ -24,8 +25,8 @@ class Interval(NamedTuple):
     high: float | None = None
 
 
-def wilson(count: int, of: int, level: float = LEVEL) -> Interval:
-    """Wilson's score interval of a rate."""
+def wilson(count: float, of: float, level: float = LEVEL) -> Interval:
+    """Wilson's score interval of a rate; numbers that are not whole stand for runs of other weights."""
     if not of:
         return Interval()
     z, rate = NormalDist().inv_cdf((1 + level) / 2), count / of
@@ -60,6 +61,24 @@ def stratified(tasks: Sequence[Values], level: float = LEVEL) -> Interval:
         total = total + means
     assert isinstance(total, np.ndarray)
     return percentiles(total / len(tasks), level)
+
+
+def stratified_rate(tasks: Sequence[Values]) -> Interval:
+    """The same for a mean over tasks of rates; by Wilson where runs of a task never differ, or there is one task.
+
+    A bootstrap of runs that all agree has no width, however few they are.
+    """
+    found = stratified(tasks)
+    return found if len(tasks) > 1 and found.low != found.high else _wilson_over_tasks(tasks)
+
+
+def _wilson_over_tasks(tasks: Sequence[Values]) -> Interval:
+    """As many runs as would be as exact in one task as these are in theirs."""
+    if not tasks:
+        return Interval()
+    of = len(tasks) ** 2 / math.fsum(1 / len(values) for values in tasks)
+    rate = math.fsum(math.fsum(values) / len(values) for values in tasks) / len(tasks)
+    return wilson(of if rate == 1 else rate * of, of)
 
 
 def percentiles(drawn: Array, level: float = LEVEL) -> Interval:
@@ -133,8 +152,28 @@ def paired(first: Sequence[Values], second: Sequence[Values]) -> Difference:
         table[place] = left - _means(np.sort(np.asarray(other, float)), count, random)
     drawn = _over_tasks(table, random)
     value = math.fsum(np.mean(one) - np.mean(other) for one, other in zip(first, second, strict=True)) / len(first)
-    low_high = percentiles(drawn) if len(first) > 1 or max(len(first[0]), len(second[0])) > 1 else Interval()
-    return Difference(float(value), low_high, float(np.mean(drawn > 0) + np.mean(drawn == 0) / 2))
+    if np.ptp(drawn) < TINY:
+        return _without_spread(first, second, float(value))
+    return Difference(float(value), percentiles(drawn), float(np.mean(drawn > 0) + np.mean(drawn == 0) / 2))
+
+
+def _without_spread(first: Sequence[Values], second: Sequence[Values], value: float) -> Difference:
+    """Where no resample differs from another: rates still have an interval, by Newcombe; other figures have none."""
+    if not {float(each) for values in (*first, *second) for each in values} <= {0.0, 1.0}:
+        return Difference(value, Interval(), 0.5 + math.copysign(0.5, value) if abs(value) > TINY else 0.5)
+    means = [math.fsum(math.fsum(values) / len(values) for values in side) / len(side) for side in (first, second)]
+    (low, high), (other_low, other_high) = _wilson_over_tasks(first), _wilson_over_tasks(second)
+    assert low is not None and high is not None and other_low is not None and other_high is not None
+    below, above = math.hypot(means[0] - low, other_high - means[1]), math.hypot(high - means[0], means[1] - other_low)
+    random = np.random.default_rng(SEED)
+    chance = float(np.mean(_posterior(first, random) > _posterior(second, random)))
+    return Difference(value, Interval(value - below, value + above), chance)
+
+
+def _posterior(tasks: Sequence[Values], random: np.random.Generator) -> Array:
+    """Draws of a mean over tasks of rates, as Jeffreys' prior and the runs have it."""
+    drawn = [random.beta(sum(v) + 0.5, len(v) - sum(v) + 0.5, RESAMPLES) for v in tasks]
+    return np.asarray(np.mean(drawn, axis=0))
 
 
 def _over_tasks(table: Array, random: np.random.Generator) -> Array:
@@ -169,7 +208,7 @@ def ranks(entrants: Sequence[Sequence[Values]]) -> Array:
 
 def quantile(chances: Values, share: float) -> int:
     """The first place up to which the chances come to a share of all."""
-    return min(int(np.searchsorted(np.cumsum(chances), share - 1e-12)), len(chances) - 1)
+    return min(int(np.searchsorted(np.cumsum(chances), share - TINY)), len(chances) - 1)
 
 
 def profile(entrants: Mapping[str, Sequence[float | None]], distances: Values) -> dict[str, list[float]]:
@@ -183,7 +222,7 @@ def profile(entrants: Mapping[str, Sequence[float | None]], distances: Values) -
     known = np.where(np.isnan(table), -math.inf, table)
     best = known.max(axis=0)
     behind = np.where(np.isneginf(known), math.inf, best - np.where(np.isneginf(known), 0.0, known))
-    near = [[float(np.mean(row <= distance + 1e-12)) for distance in distances] for row in behind]
+    near = [[float(np.mean(row <= distance + TINY)) for distance in distances] for row in behind]
     return dict(zip(entrants, near, strict=True))
 
 
