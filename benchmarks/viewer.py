@@ -8,6 +8,7 @@ step with what went before, scripts written and run, outputs of several thousand
 
 import argparse
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -92,7 +93,7 @@ def answered(target: Path) -> list[float]:
     found = []
     with sync_playwright() as tools:
         flags = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = tools.chromium.launch(executable_path="/usr/bin/chromium", args=flags)
+        browser = tools.chromium.launch(executable_path=shutil.which("chromium"), args=flags)
         for _ in range(TIMES):
             page = browser.new_page()
             started = time.perf_counter()

@@ -53,7 +53,7 @@ def attack(env):
     env.ask([Message(role="user", text=EVIL)])
     env.step(Call(action="Write File", args={"file_name": "bad.py", "content": HOSTILE}, thought=EVIL))
     env.step(Call(action="Execute Script", args={"script_name": "bad.py"}))
-    args = {EVIL: EVIL, "deep": {"x": [EVIL] * 3}, "wide": "y" * 5000, "odd": "\x1b[31mred\x1b[0m nul:\0 bell:\a"}
+    args = {EVIL: EVIL, "deep": {"x": [EVIL] * 3}, "wide": "y" * 1_000_000, "odd": "\x1b[31mred\x1b[0m nul:\0 bell:\a"}
     env.step(Call(action=EVIL, args=args, thought="\u202e\0" * 50))
 
 

@@ -36,23 +36,23 @@ def run_page(
     home: str = "",
     findings: Sequence[Finding] = (),
     grades: Sequence[StepGrade] = (),
-    live: bool = False,
+    stamp: str = "",
     after: int = 0,
 ) -> str:
-    """The page as text; with `after`, of the steps only those after that one, and the timeline of all."""
+    """The page as text; with a stamp it follows the run, and with `after` it has only the steps after that one."""
     going = run.result is None and held(run.folder.path / "run.lock")
     kinds = kinds_of(run)
     steps, beyond = shown_steps(run, kinds, findings, grades, after)
     return page(
         "viewer/run.html",
         styles=["viewer/run.css"],
-        scripts=["viewer/run.js", "viewer/search.js", *(["viewer/follow.js"] if live else [])],
-        allow=LIVE if live else {},
+        scripts=["viewer/run.js", "viewer/search.js", *(["viewer/follow.js"] if stamp else [])],
+        allow=LIVE if stamp else {},
         run=run,
         home=home,
         head=head(run, going),
         going=going,
-        live=live,
+        stamp=stamp,
         findings=findings,
         steps=steps,
         beyond=beyond,

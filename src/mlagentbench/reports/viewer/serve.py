@@ -1,18 +1,18 @@
 """`view`: the pages of runs on the loopback, following those that still go on."""
 
-import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import parse_qs, unquote_to_bytes, urlsplit
+from urllib.parse import parse_qsl, unquote_to_bytes, urlsplit
 
 from mlagentbench.errors import BenchError, UsageError
 from mlagentbench.reports.anytime import step_grades
 from mlagentbench.reports.process.findings import findings
+from mlagentbench.reports.runs import Run
 from mlagentbench.reports.viewer.pages import run_page, runs_page
-from mlagentbench.reports.viewer.shelf import Shelf, stamp
+from mlagentbench.reports.viewer.shelf import Shelf
 
 LOOPBACK = "127.0.0.1"
 NAMES = {LOOPBACK, "localhost"}  # a page whose own name was led to this machine calls us by that
@@ -56,37 +56,36 @@ class Answer(BaseHTTPRequestHandler):
             self._send(HTTPStatus.FORBIDDEN, "this server answers to its own name only")
             return
         asked = urlsplit(self.path)
-        after = parse_qs(asked.query).get("after", ["0"])[0]
         try:
-            self._answer(os.fsdecode(unquote_to_bytes(asked.path)), int(after) if after.isdecimal() else 0)
+            self._answer(os.fsdecode(unquote_to_bytes(asked.path)), dict(parse_qsl(asked.query)))
         except (BenchError, OSError) as error:
             self._send(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))
 
-    def _answer(self, path: str, after: int) -> None:
+    def _answer(self, path: str, known: Mapping[str, str]) -> None:
         shelf = self.server.shelf
         if path == "/" and not shelf.single:
-            text = runs_page(shelf.root.name, shelf.rows())
-            self._offer(hashlib.sha256(text.encode()).hexdigest(), lambda: text)
-        elif (path == "/" or path.startswith("/run/")) and (run := shelf.run(path[len("/run/") :])):
-            home = "" if shelf.single else "/"
-            self._offer(stamp(run), lambda: run_page(run, home, findings(run), step_grades(run), True, after))
+            self._send(HTTPStatus.OK, runs_page(shelf.root.name, shelf.rows()), "text/html")
+        elif (path == "/" or path.startswith("/run/")) and (found := shelf.run(path[len("/run/") :])):
+            self._send_run(*found, known)
         else:
             self._send(HTTPStatus.NOT_FOUND, "there is no such page")
 
-    def _offer(self, tag: str, text: Callable[[], str]) -> None:
-        if self.headers.get("If-None-Match") == f'"{tag}"':
-            self._send(HTTPStatus.NOT_MODIFIED)
-        else:
-            self._send(HTTPStatus.OK, text(), "text/html", tag)
+    def _send_run(self, run: Run, now: str, known: Mapping[str, str]) -> None:
+        """All of a run, or what a page that has some of it lacks."""
+        after = known.get("after", "")
+        if known.get("stamp") == now:
+            self._send(HTTPStatus.NO_CONTENT)
+            return
+        home = "" if self.server.shelf.single else "/"
+        had = int(after) if after.isdecimal() else 0
+        self._send(HTTPStatus.OK, run_page(run, home, findings(run), step_grades(run), now, had), "text/html")
 
-    def _send(self, status: HTTPStatus, text: str = "", kind: str = "text/plain", tag: str = "") -> None:
+    def _send(self, status: HTTPStatus, text: str = "", kind: str = "text/plain") -> None:
         body = text.encode("utf-8", "backslashreplace")
         self.send_response(status)
         for name, value in HEADERS.items():
             self.send_header(name, value)
-        if tag:
-            self.send_header("ETag", f'"{tag}"')
-        if status != HTTPStatus.NOT_MODIFIED:
+        if status != HTTPStatus.NO_CONTENT:
             self.send_header("Content-Type", f"{kind}; charset=utf-8")
             self.send_header("Content-Length", str(len(body)))
         self.end_headers()

@@ -55,19 +55,20 @@ class Shelf:
                 for standing in self._surveys[shelf].look().standings
             ]
 
-    def run(self, path: str) -> Run | None:
-        """A run by its path in the list, or the only one, read afresh; nothing else can be asked for."""
+    def run(self, path: str) -> tuple[Run, str] | None:
+        """A run by its path in the list, or the only one, read afresh, and its stamp; nothing else can be asked for."""
         place = self.root if self.single else self.root / path
         if place not in places(self.root):
             return None
+        now = _stamp(place)  # before anything is read: what comes later makes another
         folder = RunFolder(place)
-        return Run(folder, folder.result)
+        return Run(folder, folder.result), now
 
 
-def stamp(run: Run) -> str:
+def _stamp(place: Path) -> str:
     """Differs whenever the page of the run would."""
-    told = [held(run.folder.path / "run.lock")]
+    told = [held(place / "run.lock")]
     for name in TRACES:
-        path = run.folder.path / name
+        path = place / name
         told += [path.stat().st_size, path.stat().st_mtime_ns] if path.is_file() else [0]
     return "-".join(f"{part:x}" for part in told)
