@@ -2,6 +2,8 @@
 
 import math
 
+from pydantic import ValidationError
+
 from mlagentbench.agents.tuner import figure
 from mlagentbench.records import Step
 from mlagentbench.reports.runs import Run
@@ -14,7 +16,10 @@ def seen(run: Run) -> float | None:
     last = math.nan
     for line, _ in run.folder.trace.lines():
         if "validation " in line or "Validation " in line:  # most lines need not be read in full
-            found = figure(Step.model_validate_json(line).observation)
+            try:
+                found = figure(Step.model_validate_json(line).observation)
+            except ValidationError:
+                continue  # a damaged record is told of among the findings
             last = last if math.isnan(found) else found
     return last if math.isfinite(last) else None
 
