@@ -93,7 +93,7 @@ def seen(page: Page, part: str) -> bytes:
 def small(picture: bytes) -> bytes:
     """Pages have few colours."""
     target = io.BytesIO()
-    Image.open(io.BytesIO(picture)).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(
+    Image.open(io.BytesIO(picture)).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(
         target, "PNG", optimize=True
     )
     return target.getvalue()

@@ -61,7 +61,8 @@ def panels(tasks: Mapping[str, Mapping[str, Line]], x: str, y: str, foot: str) -
     columns = min(len(tasks), ABREAST)
     rows = -(-len(tasks) // columns)
     names = list(dict.fromkeys(name for lines in tasks.values() for name in lines))
-    figure = canvas(PAGE, 1.35 * rows + 0.4 + 0.05 * len(names), foot)
+    width = PAGE if columns > 1 else COLUMN
+    figure = canvas(width, 1.35 * rows + 0.4 + 0.05 * len(names), foot)
     cells = figure.subplots(rows, columns, squeeze=False)
     for axes, (task, lines) in zip(cells.flat, tasks.items(), strict=False):
         _draw(axes, lines, names)
@@ -81,7 +82,7 @@ def panels(tasks: Mapping[str, Mapping[str, Line]], x: str, y: str, foot: str) -
     for name, look in looks(names).items():
         if short(name, 40) not in shown:
             everyone.plot([], [], label=short(name, 40), **{**look, "marker": ""})
-    legend(figure, everyone, PAGE)
+    legend(figure, everyone, width)
     return figure
 
 

@@ -10,6 +10,7 @@ from mlagentbench.reports.site import costs, pictures, runlist, standing
 from mlagentbench.reports.site.course import Course, course
 from mlagentbench.reports.site.facts import Facts, facts, listed
 from mlagentbench.reports.site.grids import Grid, grids
+from mlagentbench.reports.site.judged import Marks, marks
 from mlagentbench.reports.site.modes import Modes, modes
 from mlagentbench.reports.site.pictures import Picture
 from mlagentbench.reports.site.runlist import Entry
@@ -29,6 +30,7 @@ class Content:
     modes: Modes
     costs: Table
     course: Course
+    judged: Marks | None
     standing: Standing | None
     entries: Sequence[Entry]
     tables: Sequence[Table]
@@ -74,11 +76,11 @@ def content(runs: Sequence[Run], pages: Sequence[str], seen: Sequence[Seen]) -> 
     ranked = standing.standing(results, entrants)
     near, above = standing.profiles(summary, entrants), standing.distributions(results, entrants)
     entries, spent = runlist.entries(runs, pages, seen), costs.table(summary, entrants)
-    marks = {kind: costs.marks(runs, summary, entrants, kind) for kind in costs.KINDS}
+    spending = {kind: costs.marks(runs, summary, entrants, kind) for kind in costs.KINDS}
     drawn = [
         *pictures.of_grids(boards, known.foot),
         *pictures.of_modes(wrong, known.foot),
-        *pictures.of_costs(marks, known.foot),
+        *pictures.of_costs(spending, known.foot),
         *pictures.of_course(curves, known.foot),
         *pictures.of_profiles(near, above, known.foot),
     ]
@@ -90,9 +92,11 @@ def content(runs: Sequence[Run], pages: Sequence[str], seen: Sequence[Seen]) -> 
         standing.table(near, above),
         runlist.table(entries),
     ]
+    opinions = marks(runs, entrants)
+    tables += [opinions.table()] if opinions else []
     tables += ranked.tables() if ranked else []
     tables += [curves.table()] if curves.graded else []
-    return Content(known, summary, entrants, boards, wrong, spent, curves, ranked, entries, tables, drawn)
+    return Content(known, summary, entrants, boards, wrong, spent, curves, opinions, ranked, entries, tables, drawn)
 
 
 def _cells(summary: Summary) -> Table:

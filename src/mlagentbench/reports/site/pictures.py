@@ -86,7 +86,7 @@ def of_course(course: Course, foot: str) -> Iterator[Picture]:
         "Improvement over the starter, step by step; mean over runs; cut off below −100 %",
         "course",
         improvement,
-        wide=True,
+        len(course.by_task) > 1,
     )
 
 
