@@ -143,18 +143,16 @@ def _success(cell: Cell) -> Box:
 
 
 def _rate(cell: Cell, estimate: Estimate, count: int) -> Box:
-    return Box(estimate.value, estimate.low, estimate.high, _of(cell, f"{count}/{cell.judged}"), apart(cell))
+    return _box(cell, estimate, f"{count}/{cell.judged}" if cell.judged else "")
 
 
 def _gain(cell: Cell) -> Box:
-    estimate = cell.improvement
-    return Box(
-        estimate.value, estimate.low, estimate.high, _of(cell, f"{cell.valid}/{cell.counted} valid"), apart(cell)
-    )
+    return _box(cell, cell.improvement, f"{cell.valid}/{cell.counted} valid" if cell.counted else "")
 
 
-def _of(cell: Cell, counts: str) -> str:
-    return counts if cell.task else f"{cell.tasks} task{'s' * (cell.tasks != 1)}"
+def _box(cell: Cell, estimate: Estimate, counts: str) -> Box:
+    of = counts if cell.task else f"{estimate.n} task{'s' * (estimate.n != 1)}"
+    return Box(estimate.value, estimate.low, estimate.high, of, apart(cell))
 
 
 def apart(cell: Cell) -> str:
