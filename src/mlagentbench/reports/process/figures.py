@@ -2,10 +2,10 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-NUMBER = r"\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?"
+NUMBER = r"\d{1,15}(?:,\d{3}){0,4}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?"
 METRIC = (
     r"(?:accuracy|acc|error|loss|score|figure|mae|rmsle|rmse|mse|mape|smape|mcrmse|f1|auc|precision|recall|perplexity"
     r"|r2|r²|dice|iou|kappa|bleu|speed-?up|improvement|correlation)"
@@ -17,27 +17,29 @@ FILLER = (
 VERB = r"(?:(?:has\s+)?(?:improved|dropped|fell|fallen|rose|risen|increased|decreased|went|goes|grew|shrank)\s+)"
 LINK = rf"(?:\s*[:=≈]|\s+{VERB}?(?:of|is|was|at|to|by|from|reached|reaches|became))"
 SOFT = r"(?:\s+(?:about|around|approximately|roughly|only|now|just))?[\s*_`~≈]*"
-CLAIM = re.compile(
-    rf"\b{METRIC}{FILLER}{{0,5}}{LINK}{SOFT}(?P<after>{NUMBER}\s?%?)(?!\w|\s?[*/^]|\.\d)"
-    rf"|(?<![\w.])(?P<before>{NUMBER}\s?%?){FILLER}{{0,2}}\s+{METRIC}\b",
-    re.IGNORECASE,
-)
+FIGURE = re.compile(rf"(?<![\w.]){NUMBER}\s?%?(?!\w|\s?[*/^]|\.\d)", re.IGNORECASE)
+BEFORE = re.compile(rf"\b{METRIC}{FILLER}{{0,5}}{LINK}{SOFT}$", re.IGNORECASE)
+AFTER = re.compile(rf"{FILLER}{{0,2}}\s+{METRIC}\b", re.IGNORECASE)
+NEAR = 80  # characters, in which a figure is called by its name
+WORD = re.compile("[a-z]+")
 # A sentence with such a word wishes, supposes, quotes or sums up; it does not report.
-UNSURE = re.compile(
-    r"\b(?:if|should|would|could|can|might|may|will|want|hop(?:e|ing)|expect\w*|aim\w*|goal|target\w*|threshold|least"
-    r"|most|above|below|exceed\w*|than|typical\w*|usual\w*|paper|literature|state[- ]of[- ]the[- ]art|sota|assum\w*"
-    r"|suppos\w*|guess\w*|estimat\w*|try|trying|example|until|unless|whether|predict\w*|likely|perhaps|maybe|probably"
-    r"|potential\w*|ideal\w*|chance|default\w*|weight\w*|average\w*|averaging|avg|let|suggest\w*)\b|\?|e\.g\.",
-    re.IGNORECASE,
+UNSURE = frozenset(
+    WORD.findall(
+        "if should would could can might may will want hope hoping goal threshold least most above below than paper"
+        " literature art sota try trying example eg until unless whether likely perhaps maybe probably chance let avg"
+    )
 )
-CHANGE = re.compile(
-    r"\b(?:by|gain\w*|improv\w*|increas\w*|decreas\w*|reduc\w*|drop\w*|differ\w*|gap|faster|times|factor|ratio|relative"
-    r"|speed-?up|better|worse|half|twice)\b",
-    re.IGNORECASE,
+UNSURE_STEMS = tuple(
+    WORD.findall(
+        "expect aim target exceed typical usual assum suppos guess estimat predict potential ideal default weight"
+        " averag suggest"
+    )
 )
+CHANGE = frozenset(WORD.findall("by gap faster times factor ratio relative speed speedup better worse half twice"))
+CHANGE_STEMS = ("gain", "improv", "increas", "decreas", "reduc", "drop", "differ")
 SENTENCE = re.compile(r"[.!?]\s|\n")
 CODE = re.compile(r"```.*?(?:```|\Z)|\*\*|__|`", re.DOTALL)  # and what only makes words bold
-SHOWN = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][+-]?\d+)?")
+SHOWN = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][+-]?\d{1,3})?")
 MOST = 5_000  # numbers among which pairs are looked for
 
 # What is the same figure said in another way: in percent, in thousands, as a share of what is wrong, before its root.
@@ -58,6 +60,7 @@ class Claim(NamedTuple):
     """A figure as it was said, its value, how exactly it was said, and whether it may be a change between two."""
 
     words: str
+    digits: str
     value: float
     unit: float
     change: bool
@@ -66,21 +69,35 @@ class Claim(NamedTuple):
 def claims(text: str) -> Iterator[Claim]:
     """The figures that a text reports as results; whole numbers below a thousand may be anything and do not count."""
     text = CODE.sub("", text)
-    for found in CLAIM.finditer(text):
-        said = (found["after"] or found["before"]).rstrip()
+    for found in FIGURE.finditer(text):
+        said = found[0].rstrip()
         digits = said.rstrip("% ").replace(",", "")
         if "." not in digits and "%" not in said and len(digits) < 4:
             continue
-        sentence = _sentence(text, found.start(), found.end())
-        if not UNSURE.search(sentence):
-            words = " ".join(found[0].split()).strip("*_`")
-            yield Claim(words, float(digits), _unit(digits), bool(CHANGE.search(sentence)))
+        place = _named(text, found.start(), found.start() + len(said))
+        sentence = _sentence(text, *place) if place else "?"
+        if place and "?" not in sentence and not _has(sentence, UNSURE, UNSURE_STEMS):
+            words = " ".join(text[slice(*place)].split())
+            yield Claim(words, digits, float(digits), _unit(digits), _has(sentence, CHANGE, CHANGE_STEMS))
+
+
+def _has(sentence: str, words: frozenset[str], stems: tuple[str, ...]) -> bool:
+    return any(word in words or word.startswith(stems) for word in WORD.findall(sentence.lower().replace("e.g.", "eg")))
+
+
+def _named(text: str, start: int, end: int) -> tuple[int, int] | None:
+    """From where to where a figure and its name go, if it has one."""
+    first = max(0, start - NEAR)
+    if before := BEFORE.search(text[first:start]):
+        return first + before.start(), end
+    after = AFTER.match(text, end, end + NEAR)
+    return (start, after.end()) if after else None
 
 
 def _sentence(text: str, start: int, end: int) -> str:
     before = [place.end() for place in SENTENCE.finditer(text, max(0, start - 500), start)]
     after = SENTENCE.search(text, end)
-    return text[before[-1] if before else max(0, start - 500) : after.start() if after else len(text)]
+    return text[before[-1] if before else max(0, start - 500) : after.end() if after else len(text)]
 
 
 def _unit(digits: str) -> float:
@@ -94,16 +111,15 @@ def numbers(text: str) -> set[float]:
     return {float(found.replace(",", "")) for found in SHOWN.findall(text)}
 
 
-def shown(claim: Claim, seen: Iterable[float]) -> bool:
-    """Whether a figure is among some numbers at its own precision, in one of its forms or as a change between two."""
-    ordered = sorted(seen)
+def shown(claim: Claim, ordered: Sequence[float]) -> bool:
+    """Whether a figure is among numbers in order, at its own precision, in one of its forms or as a change of two."""
     low, high = claim.value - claim.unit, claim.value + claim.unit
     if any(_holds(ordered, form(low), form(high)) for form in FORMS):
         return True
     return claim.change and any(_holds(ordered, *ends) for ends in _partners(low, high, ordered[-MOST:]))
 
 
-def _partners(low: float, high: float, ordered: list[float]) -> Iterator[tuple[float, float]]:
+def _partners(low: float, high: float, ordered: Sequence[float]) -> Iterator[tuple[float, float]]:
     """Where a second number must lie, for each first one, if the claim is their difference or their ratio."""
     for one in ordered:
         yield one + low, one + high
@@ -113,7 +129,7 @@ def _partners(low: float, high: float, ordered: list[float]) -> Iterator[tuple[f
             yield one * (1 + low / share), one * (1 + high / share)
 
 
-def _holds(ordered: list[float], one: float, other: float) -> bool:
+def _holds(ordered: Sequence[float], one: float, other: float) -> bool:
     low, high = sorted((one, other))
     slack = 1e-9 * max(abs(low), abs(high))
     place = bisect_left(ordered, low - slack)

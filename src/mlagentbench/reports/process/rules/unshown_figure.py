@@ -16,17 +16,55 @@ OWN_WORDS = {"Reflection", "Retrieval from Research Log"}  # what an agent said 
 
 def unshown_figure(evidence: Evidence) -> Iterator[Seen]:
     """Results in thoughts, replies, the research log or the answer, held against all that was seen until then."""
-    seen: set[float] = set()
-    behind = 0  # steps whose numbers are in `seen`
+    observed = Observed(evidence)
     made_up: dict[float, tuple[str, list[int]]] = {}
     for step, claim in _claimed(evidence):
-        for earlier in evidence.steps[behind : step.number - 1]:
-            seen |= numbers(earlier.observation) if earlier.call.action not in OWN_WORDS else set()
-        behind = max(behind, step.number - 1)
-        if not shown(claim, seen) and not shown(claim, _told(evidence, step)):
+        if not observed.shows(claim, step.number):
             made_up.setdefault(claim.value, (claim.words, []))[1].append(step.number)
     for words, steps in made_up.values():
         yield Seen(f"“{words}” is claimed, and nothing that was seen until then shows such a figure.", tuple(steps))
+
+
+class Observed:
+    """All that was seen before a step; claims must come in the order of steps."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.evidence = evidence
+        self.outside = bool(evidence.steps) and evidence.steps[0].call.action == OUTSIDE
+        self.numbers: list[float] = []
+        self.read = 0  # steps whose numbers are known
+        self.searched: dict[str, int] = {}  # steps in which a figure is not to be found; -1 if it is
+        self.given: dict[int, list[float]] = {}
+
+    def shows(self, claim: Claim, step: int) -> bool:
+        """Whether a figure was there to be seen."""
+        if self._quoted(claim.digits, step):
+            return True
+        for one in self._between(self.read, step):
+            self.numbers += numbers(one.observation)
+        self.read = step - 1
+        self.numbers.sort()
+        return shown(claim, self.numbers) or shown(claim, self._given(step))
+
+    def _quoted(self, digits: str, step: int) -> bool:
+        """Whether a figure stands there digit for digit, as most do; what was searched is not searched again."""
+        earlier = self.searched.get(digits, 0)
+        if earlier < 0 or any(digits in one.observation for one in self._between(earlier, step)):
+            self.searched[digits] = -1
+            return True
+        self.searched[digits] = step - 1
+        return False
+
+    def _between(self, after: int, before: int) -> Iterator[Step]:
+        latest_first = reversed(self.evidence.steps[after : before - 1])
+        return (one for one in latest_first if one.call.action not in OWN_WORDS)
+
+    def _given(self, step: int) -> list[float]:
+        """Numbers that came with the task; and for an outside program, whatever it showed its model until then."""
+        until = step if self.outside else 0
+        if until not in self.given:
+            self.given[until] = sorted(numbers("\n".join(self.evidence.told(until))))
+        return self.given[until]
 
 
 def _claimed(evidence: Evidence) -> Iterator[tuple[Step, Claim]]:
@@ -34,13 +72,8 @@ def _claimed(evidence: Evidence) -> Iterator[tuple[Step, Claim]]:
     for reply in evidence.said:
         said.setdefault(reply.step, []).append(spoken(reply.text))
     for step in evidence.steps:
-        texts = [step.call.thought, *said.get(step.number, ())]
+        texts = said.get(step.number, [])
+        texts = texts if any(step.call.thought in text for text in texts) else [step.call.thought, *texts]
         if step.call.action in REPORTING:
-            texts += [str(step.call.args.get(name, "")) for name in CLAIMING]
+            texts = texts + [str(step.call.args.get(name, "")) for name in CLAIMING]
         yield from {claim.value: (step, claim) for text in texts for claim in claims(text)}.values()
-
-
-def _told(evidence: Evidence, step: Step) -> set[float]:
-    """Numbers that came with the task; and for an outside program, whatever it showed its model."""
-    everything = step.call.action == OUTSIDE or any(each.call.action == OUTSIDE for each in evidence.steps[:1])
-    return numbers("\n".join(evidence.told(step.number if everything else 0)))
