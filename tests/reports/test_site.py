@@ -16,9 +16,12 @@ from runs_made import make
 from mlagentbench.errors import UsageError
 from mlagentbench.records import Result
 from mlagentbench.reports import paper
+from mlagentbench.reports.metrics import summarise
 from mlagentbench.reports.process.judge import Judged, Judgement, Mark, criteria, judgement_of
 from mlagentbench.reports.runs import read
 from mlagentbench.reports.site import pages
+from mlagentbench.reports.site.facts import facts
+from mlagentbench.reports.site.grids import grids
 from mlagentbench.reports.site.tables import escaped
 from mlagentbench.reports.site.write import Written, write
 
@@ -122,6 +125,7 @@ def test_the_tables_of_the_paper_come_as_latex_and_markdown(site: Path) -> None:
     for line in latex.splitlines():
         if line.endswith(r"\\") and "multicolumn" not in line:
             assert line.count(" & ") + 1 == len(columns)
+    assert "50.0 (1/2; 1 fault, 1 unfinished, 1 unsandboxed)" in latex
     assert "its own data: not comparable" in latex and "open edition" in latex
     lines = (site / "tables" / "improvement.md").read_text().splitlines()
     assert len({line.count(" | ") for line in lines[:6]}) == 1 and "22 runs" in lines[-1]
@@ -131,6 +135,7 @@ def test_latex_prints_any_name_as_it_is() -> None:
     assert escaped("a_b & 50 % {x} $1 #2 ~ ^ \\") == (
         r"a\_b \& 50 \% \{x\} \$1 \#2 \textasciitilde{} \textasciicircum{} \textbackslash{}"
     )
+    assert escaped("two\nlines\u202e") == "two lines⟨U+202E⟩"
 
 
 def test_every_table_is_there_for_programs_and_says_what_it_rests_on(site: Path, index: str) -> None:
@@ -187,6 +192,16 @@ def test_what_a_model_judged_is_marked_as_an_opinion(tmp_path: Path) -> None:
     assert (
         "Opinions, not measurements: provider:judge" in text and "50% were the same and 100% at most one apart" in text
     )
+
+
+def test_a_task_in_two_settings_stands_twice_beside_the_paper_s_row(tmp_path: Path) -> None:
+    make(tmp_path / "runs" / "one", 0.3, task="imdb")
+    make(tmp_path / "runs" / "two", 0.4, task="imdb", edition="paper")
+    runs = read([tmp_path / "runs"])
+    board = grids(summarise(runs), ["played"])[0]
+    assert list(board.tasks) == ["imdb (open)", "imdb (paper)"]
+    assert [board.quoted(task, "Claude v3") for task in board.tasks] == [0.25, 0.25]
+    assert "cannot be compared" in facts(runs).cautions[-1]
 
 
 def test_a_run_that_has_just_begun_makes_a_report(tmp_path: Path) -> None:

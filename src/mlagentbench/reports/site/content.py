@@ -71,7 +71,7 @@ def content(runs: Sequence[Run], pages: Sequence[str], seen: Sequence[Seen]) -> 
     entrants = standing.order(summary)
     boards = grids(summary, entrants)
     wrong = modes(runs, seen, entrants)
-    curves = course(runs, seen, boards[0].tasks, entrants)
+    curves = course(runs, seen, list(boards[0].tasks), entrants)
     results = standing.outcomes(runs)
     ranked = standing.standing(results, entrants)
     near, above = standing.profiles(summary, entrants), standing.distributions(results, entrants)

@@ -29,7 +29,7 @@ class Grid:
 
     name: str
     title: str
-    tasks: Sequence[str]
+    tasks: Mapping[str, str]  # label in this report, and name in the suite
     entrants: Sequence[str]
     boxes: Mapping[tuple[str, str], Box]
     printed: paper.Printed | None  # the paper's columns
@@ -53,7 +53,9 @@ class Grid:
         """What the paper printed; its average is over all of its tasks."""
         if not self.printed:
             return None
-        return self.printed.averages[name] if task == AVERAGE else self.printed.cells.get(task, {}).get(name)
+        return (
+            self.printed.averages[name] if task == AVERAGE else self.printed.cells.get(self.tasks[task], {}).get(name)
+        )
 
     def text(self, value: float | None) -> str:
         """A figure as the paper prints it: per cent, one decimal."""
@@ -106,15 +108,17 @@ class Grid:
     def _line(self, task: str) -> Iterator[str]:
         for who in self.entrants:
             box = self.box(task, who)
-            yield self.text(box.value) + (f" ({box.of})" if box.of else "")
+            beside = "; ".join(filter(None, (box.of, box.apart)))
+            yield self.text(box.value) + (f" ({beside})" if beside else "")
         yield from (self.text(self.quoted(task, name)) for name in self.columns)
 
 
-def in_order(summary: Summary) -> list[str]:
-    """Tasks in the order of the paper, then all others by name."""
+def in_order(summary: Summary) -> dict[str, str]:
+    """Tasks by their labels, in the order of the paper, then all others by name."""
     place = {task: number for number, task in enumerate(paper.success_rate().tasks)}
     named = {setting.label: setting.task for setting in summary.settings}
-    return sorted(summary.tasks, key=lambda label: (place.get(named[label], len(place)), label.lower()))
+    order = sorted(summary.tasks, key=lambda label: (place.get(named[label], len(place)), label.lower()))
+    return {label: named[label] for label in order}
 
 
 def grids(summary: Summary, entrants: Sequence[str]) -> tuple[Grid, Grid, Grid]:

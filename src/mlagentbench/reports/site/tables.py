@@ -44,8 +44,8 @@ class Table:
 def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]], about: str) -> bytes:
     """A table as GitHub reads it, its first column text."""
     lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
-    text = "\n".join("| " + " | ".join(visible(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
-    return f"{text}\n\n{visible(about)}\n".encode()
+    text = "\n".join("| " + " | ".join(_flat(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return f"{text}\n\n{_flat(about)}\n".encode()
 
 
 def latex(groups: Sequence[tuple[str, int]], heads: Sequence[str], rows: Sequence[Sequence[str]], about: str) -> bytes:
@@ -57,7 +57,7 @@ def latex(groups: Sequence[tuple[str, int]], heads: Sequence[str], rows: Sequenc
         column += count
     body = [" & ".join(map(escaped, row)) + r" \\" for row in rows]
     lines = [
-        f"% {visible(about)}",
+        f"% {_flat(about)}",
         r"\begin{tabular}{l" + "r" * (len(heads) - 1) + "}",
         r"\toprule",
         " & ".join(over) + r" \\",
@@ -75,4 +75,9 @@ def latex(groups: Sequence[tuple[str, int]], heads: Sequence[str], rows: Sequenc
 
 def escaped(text: str) -> str:
     """Text that LaTeX prints as it is."""
-    return visible(text).translate(SPECIAL).replace("–", "--").replace("−", "$-$")
+    return _flat(text).translate(SPECIAL).replace("–", "--").replace("−", "$-$")
+
+
+def _flat(text: str) -> str:
+    """On one line, whatever it holds."""
+    return " ".join(visible(text).split())
