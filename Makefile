@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format prepare prove bench bubblewrap chromium clean
+.PHONY: help run test check format prepare prove bench gallery bubblewrap chromium clean
 
 help:  ## show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -34,6 +34,11 @@ bench: .venv/installed bubblewrap  ## measure what the harness itself costs
 	@$(BIN)/python benchmarks/overhead.py
 	@$(BIN)/python benchmarks/batch.py
 	@$(BIN)/python benchmarks/anytime.py
+	@$(BIN)/python benchmarks/report.py
+
+gallery: .venv/installed-dev bubblewrap chromium  ## run a batch over all tasks, make the pictures of docs/gallery.md; hours
+	@$(BIN)/mlagentbench batch benchmarks/gallery.toml --out runs/gallery
+	@$(BIN)/python benchmarks/gallery.py runs/gallery --grade-steps
 
 prove: .venv/installed bubblewrap prepare  ## run floor, baseline, tuner and reference on every task, print the table
 	@$(BIN)/python benchmarks/prove.py
