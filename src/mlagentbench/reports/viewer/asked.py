@@ -47,7 +47,8 @@ def asked(calls: Iterable[ModelCall], budget: float) -> list[Asked]:
         before[call.role] = set(messages)
         repeated = len(messages) - len(fresh)
         questions.append(_Question(call, repeated, max(len(fresh) - MESSAGES, 0), fresh[-MESSAGES:]))
-    texts = [_said(each) for one in questions for each in (*one.messages, one.call.reply or Reply())]
+    texts = [_said(message) for one in questions for message in one.messages]
+    texts += [_said(one.call.reply) for one in questions if one.call.reply]
     cap = level(map(weight, texts), budget)
     return [_asked(one, cap) for one in questions]
 

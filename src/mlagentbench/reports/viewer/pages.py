@@ -8,6 +8,7 @@ from mlagentbench.locks import held
 from mlagentbench.reports.anytime import StepGrade
 from mlagentbench.reports.look.look import page
 from mlagentbench.reports.process.findings import Finding
+from mlagentbench.reports.process.judge import judgement_of
 from mlagentbench.reports.runs import Run
 from mlagentbench.reports.viewer.head import head
 from mlagentbench.reports.viewer.shelf import Row
@@ -51,6 +52,7 @@ def run_page(
         run=run,
         home=home,
         head=head(run, going),
+        judged=judgement_of(run),
         going=going,
         stamp=stamp,
         findings=findings,

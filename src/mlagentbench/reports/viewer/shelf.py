@@ -1,6 +1,7 @@
 """The runs below a folder as they are now: how each stands, and each to be read again."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
@@ -13,7 +14,7 @@ from mlagentbench.runner.batch.standing import Standing
 from mlagentbench.runner.batch.survey import Survey
 from mlagentbench.runner.folder import RunFolder
 
-TRACES = ("run.json", "trace.jsonl", "model_calls.jsonl", "result.json", "grades.jsonl", "snapshots/manifest.jsonl")
+TRACES = ("run.json", "trace.jsonl", "model_calls.jsonl", "result.json", "grades.jsonl", "judged.json")
 
 
 class Row(NamedTuple):
@@ -67,8 +68,9 @@ class Shelf:
 
 def _stamp(place: Path) -> str:
     """Differs whenever the page of the run would."""
-    told = [held(place / "run.lock")]
+    told = [int(held(place / "run.lock"))]
     for name in TRACES:
-        path = place / name
-        told += [path.stat().st_size, path.stat().st_mtime_ns] if path.is_file() else [0]
+        with suppress(OSError):
+            status = (place / name).stat()
+            told += [status.st_size, status.st_mtime_ns]
     return "-".join(f"{part:x}" for part in told)
