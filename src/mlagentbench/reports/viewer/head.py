@@ -64,7 +64,7 @@ def _figures(run: Run) -> Iterator[tuple[str, str, str]]:
         yield "Starter", f"{number(known.mean)} ± {number(known.sd)}", f"{known.n} runs" if result else metric
     if result and result.p_value is not None:
         yield "Improvement", percent(result.improvement), f"success needs over {STEP:.0%}"
-        yield "p-value", f"{result.p_value:.2g}", f"that the starter does as well; needs below {LEVEL:g}"
+        yield "p-value", f"{result.p_value:.2g}", f"chance that the starter does as well; success needs below {LEVEL:g}"
 
 
 def _spent(run: Run) -> Iterator[tuple[str, str]]:
@@ -84,7 +84,7 @@ def _spent(run: Run) -> Iterator[tuple[str, str]]:
 
 def _setting(run: Run) -> Iterator[tuple[str, str]]:
     spec, limits, machine = run.spec, run.spec.limits, run.spec.hardware
-    yield "Task", f"{spec.task} ({spec.edition} edition)"
+    yield "Task", f"{run.task} ({spec.edition} edition)"
     yield "Agent", run.who
     yield "Seed", str(spec.seed)
     yield "Started", spec.started

@@ -35,8 +35,11 @@ def cut(text: str, cap: float) -> Piece:
         length = int(length * min(cap / heavy, 0.9))
     if length == len(text):
         return Piece(text)
-    head = int(length * HEAD)
-    return Piece(text[:head], len(text) - length, text[len(text) - (length - head) :])
+    size = int(length * HEAD)
+    head, tail = text[:size], text[len(text) - (length - size) :]
+    head = head[: head.rfind("\n", size // 2) + 1] or head  # whole lines, unless they are very long
+    tail = tail[tail.find("\n", 0, len(tail) // 2) + 1 :]
+    return Piece(head, len(text) - len(head) - len(tail), tail)
 
 
 def level(weights: Iterable[int], budget: float) -> float:

@@ -55,24 +55,19 @@ def timeline(run: Run, kinds: Mapping[int, Kind], findings: Sequence[Finding], g
 
 
 def _path(grades: Mapping[int, StepGrade], segments: Sequence[Segment], better: Better) -> str:
-    """A staircase: each score holds from the end of its step to the end of the next; invalid states leave a gap."""
-    ends = [segment.x + segment.width for segment in segments]
+    """A staircase with the score of each step over its bar; invalid states leave a gap."""
     graded = [grades.get(segment.number) for segment in segments]
-    scores = [grade.score if grade else None for grade in graded]
-    known = [score for score in scores if score is not None]
+    known = [grade.score for grade in graded if grade and grade.score is not None]
     if len(known) < 2:
         return ""
     low, high = min(known), max(known)
     path, drawing = [], False
-    for place, score in enumerate(scores):
-        if score is None:
-            drawing = drawing and graded[place] is None  # a state that was not graded is the one before
-            path += [f"H{ends[place]:.1f}"] if drawing else []
-            continue
-        height = (score - low) / (high - low) if high > low else 0.5
-        y = BOTTOM - (BOTTOM - TOP) * (height if better == "higher" else 1 - height)
-        path.append(f"V{y:.1f}" if drawing else f"M{ends[place]:.1f} {y:.1f}")
-        drawing = True
-        if place + 1 < len(ends):
-            path.append(f"H{ends[place + 1]:.1f}")
+    for segment, grade in zip(segments, graded, strict=True):
+        if grade and grade.score is not None:
+            height = (grade.score - low) / (high - low) if high > low else 0.5
+            y = BOTTOM - (BOTTOM - TOP) * (height if better == "higher" else 1 - height)
+            path.append(f"V{y:.1f}" if drawing else f"M{segment.x:.1f} {y:.1f}")
+        drawing = grade.score is not None if grade else drawing  # what was not graded is as the step before left it
+        if drawing:
+            path.append(f"H{segment.x + segment.width:.1f}")
     return "".join(path)
