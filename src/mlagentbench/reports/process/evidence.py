@@ -11,7 +11,6 @@ from mlagentbench.reports.runs import Run
 from mlagentbench.workspace.manifest import Entry, Line, Manifest, State
 from mlagentbench.workspace.objects import Objects
 
-SPOKEN_TO = {"system", "user", "tool"}
 OUTSIDE = "Command"  # the step of an outside program
 
 
@@ -68,12 +67,12 @@ class Evidence:
                 _apply(line, state)
             yield step, state
 
-    def told(self, step: int) -> Iterator[str]:
-        """What models were told, but not by themselves: with the first question, and with all up to a step."""
+    def told(self) -> Iterator[tuple[int, str]]:
+        """What models were told, but not by themselves, and for which step; the first question counts for step 0."""
         for number, call in enumerate(self.run.folder.calls()):
-            if number and call.step > step:
-                return
-            yield from (message.text for message in call.prompt.messages if message.role in SPOKEN_TO)
+            for message in call.prompt.messages:
+                if message.role != "assistant":
+                    yield call.step if number else 0, message.text
 
     def text(self, entry: Entry) -> str:
         """What a file said; one whose content is not in the run's folder is a fault."""

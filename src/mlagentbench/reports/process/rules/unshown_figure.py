@@ -11,6 +11,7 @@ from mlagentbench.reports.process.talk import spoken
 TITLE = "figures that nothing shows"
 CLAIMING = ("content", "final_answer")  # arguments in which a research log or an answer reports
 REPORTING = ("Append Summary to Research Log", "Final Answer")
+LAST = 1 << 62  # a step that never comes
 OWN_WORDS = {"Reflection", "Retrieval from Research Log"}  # what an agent said before is no evidence for it
 
 
@@ -34,7 +35,8 @@ class Observed:
         self.numbers: list[float] = []
         self.read = 0  # steps whose numbers are known
         self.searched: dict[str, int] = {}  # steps in which a figure is not to be found; -1 if it is
-        self.given: dict[int, list[float]] = {}
+        self.given: list[float] = []
+        self.telling, self.ahead = evidence.told(), (0, "")  # what models were told, as far as it was not read yet
 
     def shows(self, claim: Claim, step: int) -> bool:
         """Whether a figure was there to be seen."""
@@ -62,9 +64,11 @@ class Observed:
     def _given(self, step: int) -> list[float]:
         """Numbers that came with the task; and for an outside program, whatever it showed its model until then."""
         until = step if self.outside else 0
-        if until not in self.given:
-            self.given[until] = sorted(numbers("\n".join(self.evidence.told(until))))
-        return self.given[until]
+        while self.ahead[0] <= until:
+            self.given += numbers(self.ahead[1])
+            self.ahead = next(self.telling, (LAST, ""))
+        self.given.sort()
+        return self.given
 
 
 def _claimed(evidence: Evidence) -> Iterator[tuple[Step, Claim]]:
