@@ -13,11 +13,12 @@ from playwright.sync_api import expect
 
 from mlagentbench.agents.base import Agent
 from mlagentbench.errors import UsageError
-from mlagentbench.records import Call, Contestant, Message
+from mlagentbench.records import Call, Contestant, Message, ModelCall, Prompt, Reply
 from mlagentbench.reports.anytime import StepGrade
 from mlagentbench.reports.look.visible import visible
 from mlagentbench.reports.process.findings import Finding
 from mlagentbench.reports.runs import read
+from mlagentbench.reports.viewer.asked import asked as asked_of
 from mlagentbench.reports.viewer.pages import write_run
 from mlagentbench.reports.viewer.pieces import cut, level, weight
 from mlagentbench.reports.viewer.serve import Server
@@ -401,6 +402,20 @@ def test_a_folder_without_runs_is_one_line(cli, tmp_path):
         ended = cli("view", place, "--no-browser")
         assert ended.returncode == 2
         assert ended.stderr.count("\n") == 1
+
+
+def test_a_question_does_not_repeat_what_the_one_before_had():
+    words = [Message(role="user", text=f"message {number}") for number in range(5)]
+    told = {"inside": False, "role": "main", "model": "m", "seconds": 1.0}
+    calls = [
+        ModelCall(number=1, step=1, prompt=Prompt(messages=tuple(words[:3])), reply=Reply(text="yes"), **told),
+        ModelCall(number=2, step=2, prompt=Prompt(messages=tuple(words[1:])), too_long="by far", **told),
+    ]
+    first, second = asked_of(calls, 0, 10_000)
+    assert [piece.head for _, piece in first.messages] == ["message 0", "message 1", "message 2"]
+    assert (second.repeated, second.problem) == (2, "by far")
+    assert [piece.head for _, piece in second.messages] == ["message 3", "message 4"]
+    assert asked_of(calls, 1, 10_000) == [second]
 
 
 def test_what_cannot_be_seen_is_shown():

@@ -37,14 +37,16 @@ class _Question:
     messages: Sequence[Message]
 
 
-def asked(calls: Iterable[ModelCall], budget: float) -> list[Asked]:
-    """Every call, within a budget of bytes for all of them."""
+def asked(calls: Iterable[ModelCall], after: int, budget: float) -> list[Asked]:
+    """The calls of all steps after one, within a budget of bytes for all of them."""
     before: dict[Role, set[Message]] = {}
     questions = []
     for call in calls:
         messages, known = call.prompt.messages, before.get(call.role, set())
-        fresh = [message for message in messages if message not in known] or messages[-1:]
         before[call.role] = set(messages)
+        if call.step <= after:
+            continue
+        fresh = [message for message in messages if message not in known] or messages[-1:]
         repeated = len(messages) - len(fresh)
         questions.append(_Question(call, repeated, max(len(fresh) - MESSAGES, 0), fresh[-MESSAGES:]))
     texts = [_said(message) for one in questions for message in one.messages]

@@ -1,12 +1,12 @@
 """Steps as the page shows them: shortened to fit, with what they changed, cost and were found to be."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
-from mlagentbench.records import ModelCall, Step
+from mlagentbench.records import Step
 from mlagentbench.reports.anytime import StepGrade
 from mlagentbench.reports.process.findings import Finding
 from mlagentbench.reports.runs import Run
@@ -114,13 +114,9 @@ def _changes(run: Run, after: int) -> dict[int, str]:
 
 def _calls(run: Run, after: int, budget: float) -> dict[int, list[Asked]]:
     found: dict[int, list[Asked]] = {}
-    for call in asked(_wanted(run.folder.calls(), after), budget):
+    for call in asked(run.folder.calls(), after, budget):
         found.setdefault(call.step, []).append(call)
     return found
-
-
-def _wanted(calls: Iterable[ModelCall], after: int) -> Iterator[ModelCall]:
-    return (call for call in calls if call.step > after)
 
 
 def _texts(step: Step, changes: Mapping[int, str]) -> Iterator[str]:
