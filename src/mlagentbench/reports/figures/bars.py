@@ -18,14 +18,16 @@ def error_modes(
     columns = min(len(shares), ABREAST)
     rows = -(-len(shares) // ABREAST)
     width = COLUMN if columns <= 1 else PAGE
-    figure = canvas(width, rows * (0.16 * len(kinds) + 0.6), foot)
+    titles = {who: f"{short(who, 90 // columns)}\n{runs[who]} runs" for who in shares}
+    above = 0.12 * max(title.count("\n") + 1 for title in titles.values())
+    figure = canvas(width, rows * (0.16 * len(kinds) + 0.35 + above), foot)
     panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     places = list(range(len(kinds)))
     for axes, who in zip(panels.flat, shares, strict=False):
         axes.barh(places, shares[who], height=0.68, color=LOW)
         for place, share in zip(places, shares[who], strict=True):
             axes.text(share + 0.03, place, f"{share:.0%}" if share else "0", va="center", fontsize=5.8, color=MUTED)
-        axes.set_title(f"{short(who, 100 // columns // 3 * 2)}\n{runs[who]} runs", fontsize=6.8)
+        axes.set_title(titles[who], fontsize=6.8)
         axes.set(xlim=(0, 1.22), ylim=(len(kinds) - 0.4, -0.6), xticks=[0, 0.5, 1])
         axes.set_yticks(places, [visible(kind) for kind in kinds])
         axes.tick_params(axis="y", length=0)

@@ -6,7 +6,18 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mlagentbench.reports.figures.style import COLUMN, canvas, compact, legend, looks, per_cent, short, styled
+from mlagentbench.reports.figures.style import (
+    COLUMN,
+    LABEL,
+    canvas,
+    compact,
+    legend,
+    legend_height,
+    looks,
+    per_cent,
+    short,
+    styled,
+)
 
 
 @dataclass(frozen=True)
@@ -23,7 +34,7 @@ class Mark:
 @styled
 def efficiency(marks: Sequence[Mark], label: str, foot: str) -> Figure:
     """Success against tokens, seconds or dollars of a run; the upper left corner is the place to be."""
-    figure = canvas(COLUMN, 2.2 + 0.06 * len(marks), foot)
+    figure = canvas(COLUMN, 1.75 + legend_height([mark.who for mark in marks], COLUMN), foot)
     axes = figure.subplots()
     styles = looks([mark.who for mark in marks])
     for mark in marks:
@@ -39,7 +50,7 @@ def efficiency(marks: Sequence[Mark], label: str, foot: str) -> Figure:
             color=look["color"],
             elinewidth=0.8,
             capsize=1.5,
-            label=short(mark.who, 40),
+            label=short(mark.who, LABEL),
         )
     _scale(axes, [mark.cost for mark in marks])
     axes.set_ylim(-0.04, 1.04)

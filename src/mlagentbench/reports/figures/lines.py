@@ -9,11 +9,13 @@ from matplotlib.figure import Figure
 
 from mlagentbench.reports.figures.style import (
     COLUMN,
+    LABEL,
     MUTED,
     PAGE,
     canvas,
     compact,
     legend,
+    legend_height,
     looks,
     per_cent,
     short,
@@ -40,7 +42,7 @@ class Line:
 @styled
 def curves(lines: Mapping[str, Line], x: str, y: str, foot: str, scale: Scale = "count") -> Figure:
     """One panel, all of 0 to 100 % high; along it a count, a share, or something that grows by orders."""
-    figure = canvas(COLUMN, 2.2 + 0.06 * len(lines), foot)
+    figure = canvas(COLUMN, 1.75 + legend_height(lines, COLUMN), foot)
     axes = figure.subplots()
     _draw(axes, lines, list(lines))
     axes.set(xlabel=x, ylabel=y, ylim=(-0.03, 1.03), xscale="log" if scale == "log" else "linear")
@@ -62,7 +64,7 @@ def panels(tasks: Mapping[str, Mapping[str, Line]], x: str, y: str, foot: str) -
     rows = -(-len(tasks) // columns)
     names = list(dict.fromkeys(name for lines in tasks.values() for name in lines))
     width = PAGE if columns > 1 else COLUMN
-    figure = canvas(width, 1.35 * rows + 0.4 + 0.05 * len(names), foot)
+    figure = canvas(width, 1.35 * rows + 0.25 + legend_height(names, width), foot)
     cells = figure.subplots(rows, columns, squeeze=False)
     for axes, (task, lines) in zip(cells.flat, tasks.items(), strict=False):
         _draw(axes, lines, names)
@@ -80,8 +82,8 @@ def panels(tasks: Mapping[str, Mapping[str, Line]], x: str, y: str, foot: str) -
     everyone = cells.flat[0]
     shown = set(everyone.get_legend_handles_labels()[1])
     for name, look in looks(names).items():
-        if short(name, 40) not in shown:
-            everyone.plot([], [], label=short(name, 40), **{**look, "marker": ""})
+        if short(name, LABEL) not in shown:
+            everyone.plot([], [], label=short(name, LABEL), **{**look, "marker": ""})
     legend(figure, everyone, width)
     return figure
 
@@ -93,6 +95,6 @@ def _draw(axes: Axes, lines: Mapping[str, Line], names: list[str]) -> None:
         line = lines[name]
         marker = look["marker"] if len(line.x) <= FEW else ""
         style = {**look, "marker": marker, "markersize": 3}
-        axes.plot(line.x, line.y, drawstyle="steps-post", label=short(name, 40), **style)
+        axes.plot(line.x, line.y, drawstyle="steps-post", label=short(name, LABEL), **style)
         if line.low:
             axes.fill_between(line.x, line.low, line.high, step="post", color=look["color"], alpha=0.13, linewidth=0)

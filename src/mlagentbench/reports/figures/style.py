@@ -4,7 +4,7 @@ import io
 import re
 import textwrap
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from itertools import cycle, islice
 from typing import Any, ParamSpec
@@ -19,10 +19,11 @@ from mlagentbench.reports.look.visible import visible
 COLUMN, PAGE = 3.3, 6.8  # inches: one column of a two-column paper, and both
 INK, MUTED, LINE, PAPER = "#1b1f24", "#5f6670", "#d3d7dd", "#ffffff"
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d46", "#6b6ecf")  # after Okabe and Ito
-MARKERS = "osD^vPXp"
+MARKERS = "osD^vPX"  # one fewer than colours, so that a second round pairs them anew
 DASHES = ("-", "--", "-.", ":")
 LOW, MIDDLE, HIGH = "#d55e00", "#f7f7f7", "#0072b2"
 INCH = 72  # points
+LABEL = 40  # characters on a line of a legend
 
 RC: dict[Any, Any] = {
     "font.family": "sans-serif",
@@ -141,11 +142,21 @@ def legend(figure: Figure, axes: Axes, width: float) -> None:
     """One legend over the axes, in as many columns as its names allow."""
     handles, labels = axes.get_legend_handles_labels()
     handles = [handle[0] if isinstance(handle, ErrorbarContainer) else handle for handle in handles]
-    if not labels:
-        return
-    longest = max(len(label) for label in labels)
-    columns = max(1, min(len(labels), int(width * 18 / (longest + 7))))
-    figure.legend(handles, labels, loc="outside upper left", ncols=columns, columnspacing=1.2, borderaxespad=0.2)
+    if labels:
+        columns = _columns(labels, width)
+        figure.legend(handles, labels, loc="outside upper left", ncols=columns, columnspacing=1.2, borderaxespad=0.2)
+
+
+def legend_height(names: Iterable[str], width: float) -> float:
+    """The inches that a legend of these names takes."""
+    labels = [short(name, LABEL) for name in names]
+    lines = sum(label.count("\n") + 1 for label in labels)
+    return 0.145 * -(-lines // _columns(labels, width)) if labels else 0.0
+
+
+def _columns(labels: Sequence[str], width: float) -> int:
+    longest = max(len(line) for label in labels for line in label.split("\n"))
+    return max(1, min(len(labels), int(width * 18 / (longest + 7))))
 
 
 def short(name: str, width: int = 26) -> str:
