@@ -24,6 +24,7 @@ from mlagentbench.workspace.tree import CREATE, PLAIN, Walk, faults, write_all
 
 CONTENT_CAP = 64 << 20
 DIFF_CAP = 200_000
+QUICK = 1_000_000  # lines times lines of one file, where hundreds of steps are told
 
 
 class Change(NamedTuple):
@@ -205,7 +206,7 @@ class Store:
             for line in self._manifest.lines():
                 if line.step > after:
                     before = {path: state[path] for path in (*line.changed, *line.removed) if path in state}
-                    yield line.step, difference(before, line.changed, self._at_hand, self._at_hand, cap)
+                    yield line.step, difference(before, line.changed, self._at_hand, self._at_hand, cap, QUICK)
                 for path in line.removed:
                     state.pop(path, None)
                 state.update(line.changed)
