@@ -200,7 +200,7 @@ class Store:
             return {line.step for line in self._manifest.lines()}
 
     def changes(self, after: int = 0, cap: int = DIFF_CAP) -> Iterator[tuple[int, str]]:
-        """What each step did, as `diff` tells it, in one reading; a content that is not on this machine is only named."""
+        """What each step did, as `diff` tells it, in one reading; a content that is not here is only named."""
         state: State = {}
         with faults("diff"):
             for line in self._manifest.lines():
