@@ -183,6 +183,12 @@ def test_a_damaged_file_of_judgements_says_what_to_do(run):
         judgement_of(run)
 
 
+def test_what_was_judged_of_another_trace_does_not_count(run):
+    judge(run, Parrot([answer(4, 3, 5, 2)]), "parrot")
+    run.folder.trace.cut(len(next(run.folder.trace.lines())[0]))
+    assert judgement_of(run) is None
+
+
 def test_a_grammar_offers_only_steps_that_there_are():
     assert 'step ::= "1" | "2" | "3"' in grammar(3)
 

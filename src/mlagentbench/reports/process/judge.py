@@ -7,6 +7,7 @@ from typing import Self
 from pydantic import Field, ValidationError, model_validator
 
 from mlagentbench.errors import UsageError
+from mlagentbench.hashing import file_hash
 from mlagentbench.records import Record
 from mlagentbench.reports.runs import Run
 from mlagentbench.task import explain
@@ -63,14 +64,17 @@ class Judged(Record):
 
 
 def judgement_of(run: Run) -> Judged | None:
-    """What models judged of a run so far; None if nobody asked one."""
-    path = run.folder.path / FILE
-    if not path.is_file():
+    """What models judged of a run as it is now; None if nobody asked one, or if it was done over since."""
+    path, trace = run.folder.path / FILE, run.folder.trace.path
+    if not path.is_file() or not trace.is_file():
         return None
     try:
-        return Judged.model_validate_json(path.read_bytes())
+        judged = Judged.model_validate_json(path.read_bytes())
     except ValidationError as error:
         raise UsageError(f"{path} is damaged: {explain(error)}; remove it, and judge again") from error
+    current = file_hash(trace)
+    kept = tuple(each for each in judged.judgements if each.trace == current)
+    return judged.but(judgements=kept) if kept else None
 
 
 @cache
