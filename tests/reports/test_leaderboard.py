@@ -113,7 +113,7 @@ def test_the_command_prints_for_people_for_papers_and_for_programs(made: Made, c
     assert said.returncode == 0 and said.stderr == "" and "good *" in said.stdout
     assert "* good: 1 of 1 runs were not sandboxed" in said.stdout
     table = cli("leaderboard", tmp_path / "runs", "--markdown").stdout
-    assert "| 1 | 1 | good \\* | 100.0 % |" in table and "\n|---|" in table
+    assert "| 1 | 1 | good \\* | 100.0 % (21 to 100) |" in table and "\n|---|" in table
     found = Leaderboard.model_validate(json.loads(cli("leaderboard", tmp_path / "runs", "--json").stdout))
     assert found == leaderboard(read([tmp_path / "runs"]))
     made(0.0, edition="paper")
