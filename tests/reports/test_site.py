@@ -14,6 +14,7 @@ import pytest
 from runs_made import make
 
 from mlagentbench.errors import UsageError
+from mlagentbench.hashing import file_hash
 from mlagentbench.records import Result
 from mlagentbench.reports import paper
 from mlagentbench.reports.metrics import summarise
@@ -172,8 +173,13 @@ def test_one_run_alone_makes_a_report(tmp_path: Path) -> None:
 
 
 def test_what_a_model_judged_is_marked_as_an_opinion(tmp_path: Path) -> None:
-    run = make(tmp_path / "run", 0.3)
-    told = {"rubric": "r", "trace": "t", "judged": "2026-01-01T00:00:00", "model": "provider:judge"}
+    run = make(tmp_path / "run", 0.3, said=("fine",))
+    told = {
+        "rubric": "r",
+        "trace": file_hash(run.folder.trace.path),
+        "judged": "2026-01-01T00:00:00",
+        "model": "provider:judge",
+    }
     for scores in ((2, 5), (3, 5)):
         marks = [
             Mark(criterion=name, score=score, sentence="So.") for name, score in zip(criteria(), scores, strict=False)
