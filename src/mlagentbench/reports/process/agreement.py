@@ -6,8 +6,6 @@ from mlagentbench.records import Record
 from mlagentbench.reports.process.judge import judgement_of
 from mlagentbench.reports.runs import Run
 
-LOWEST, HIGHEST = 1, 5
-
 
 class Agreement(Record):
     """Shares of scores that are the same, and at most one apart; Cohen's kappa with quadratic weights."""
