@@ -117,7 +117,8 @@ def watched(command: list[str]) -> tuple[float, float]:
 
 def family(pid: int) -> list[int]:
     try:
-        below = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        threads = Path(f"/proc/{pid}/task").iterdir()
+        below = [child for thread in threads for child in (thread / "children").read_text().split()]
     except OSError:
         return []
     return [pid, *(each for child in below for each in family(int(child)))]
