@@ -124,7 +124,7 @@ def test_a_page_tells_the_run_its_verdict_and_every_step(researched, visit):
         "open edition",
         "Invalid",
         "mean absolute error, lower is better",
-        "5 ± 0.1",
+        "± 0.1 over 8 runs",
         "5 of 20",
     ):
         expect(head).to_contain_text(words)

@@ -61,7 +61,8 @@ def _figures(run: Run) -> Iterator[tuple[str, str, str]]:
         yield "Score", number(result.score), metric
     if spec.baseline:
         known = spec.baseline
-        yield "Starter", f"{number(known.mean)} ± {number(known.sd)}", f"{known.n} runs" if result else metric
+        spread = f"± {number(known.sd)} over {known.n} runs"
+        yield "Starter", number(known.mean), spread if result else f"{spread}; {metric}"
     if result and result.p_value is not None:
         yield "Improvement", percent(result.improvement), f"success needs over {STEP:.0%}"
         yield "p-value", f"{result.p_value:.2g}", f"chance that the starter does as well; success needs below {LEVEL:g}"
