@@ -83,18 +83,15 @@ def _is_script(name: str, entry: Entry) -> bool:
 def _ask_child(task: Task, submission: Path, sources: Path, private: Path, sandbox: Sandbox) -> Grade:
     with scratch() as folder:
         answer, errors = folder / "answer.json", folder / "errors.txt"
-        paths = [str(path) for path in (task.folder, submission, sources, private, answer)]
-        # It dies with us, however we die, and what it says is neither trusted nor held in memory.
-        command = ["setpriv", "--pdeathsig", "KILL", "--", sys.executable, "-P", "-m", "mlagentbench.grading.child"]
         try:
-            with errors.open("wb") as stderr:
+            with errors.open("wb") as stderr:  # what it says is neither trusted nor held in memory
                 child = subprocess.run(
-                    [*command, *paths],
+                    command("child", task.folder, submission, sources, private, answer),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=stderr,
                     timeout=task.config.grading_minutes * 60,
-                    env=dict(_environment(task, sandbox)),
+                    env=dict(environment(task, sandbox)),
                     cwd=folder,
                     check=False,
                     start_new_session=True,  # Ctrl-C is for the harness; a grader that it ends would look like a fault
@@ -109,7 +106,13 @@ def _ask_child(task: Task, submission: Path, sources: Path, private: Path, sandb
             raise TaskFault(f"{task.name}/grade.py gave an answer that is none: {error}") from error
 
 
-def _environment(task: Task, sandbox: Sandbox) -> Iterator[tuple[str, str]]:
+def command(module: str, *paths: Path) -> list[str]:
+    """How a grader's process is started: it dies with us, however we die."""
+    python = [sys.executable, "-P", "-m", f"mlagentbench.grading.{module}"]
+    return ["setpriv", "--pdeathsig", "KILL", "--", *python, *map(str, paths)]
+
+
+def environment(task: Task, sandbox: Sandbox) -> Iterator[tuple[str, str]]:
     """The few variables that a grader may see; tokens are not among them."""
     yield from ((name, os.environ[name]) for name in ("PATH", "HOME", "MLAGENTBENCH_HOME") if name in os.environ)
     yield "LANG", "C.UTF-8"

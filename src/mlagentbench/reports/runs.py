@@ -66,7 +66,7 @@ def read(paths: Sequence[Path]) -> list[Run]:
     for path in paths:
         if not path.is_dir():
             raise UsageError(f"there is no folder {path}")
-        for place in _places(path):
+        for place in places(path):
             folder = RunFolder(place)
             found[folder.path] = Run(folder, folder.result)
     if not found:
@@ -74,7 +74,8 @@ def read(paths: Sequence[Path]) -> list[Run]:
     return list(found.values())
 
 
-def _places(path: Path) -> Iterator[Path]:
+def places(path: Path) -> Iterator[Path]:
+    """The folders of all runs below one, in order."""
     for parent, folders, files in os.walk(path):
         if "run.json" in files:
             folders.clear()  # what an agent left is no run

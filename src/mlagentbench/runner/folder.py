@@ -20,6 +20,7 @@ from mlagentbench.task import explain
 from mlagentbench.workspace.store import Store
 
 Kind = TypeVar("Kind", bound=Record)
+GRADES = "grades.jsonl"  # what the grader says of each step, if it was asked
 
 
 class RunFolder:
@@ -129,6 +130,7 @@ class RunFolder:
         self.trace.cut(ends[step - 1] if step else 0)
         if (self.path / "snapshots").is_dir():
             self.store().rewind(step)
+        (self.path / GRADES).unlink(missing_ok=True)  # of steps that may be done otherwise now
         old = self.path / "result.json"
         if old.is_file():
             tries = len(list(self.path.glob("result-*.json")))
