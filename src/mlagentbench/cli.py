@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from mlagentbench import many
+from mlagentbench import bridges, many
 from mlagentbench.errors import Fault, UsageError
 from mlagentbench.options import AgentName, AsJson, EditionName, Gpu, Instance, Isolation, RunPath, TaskName, print_json
 
@@ -263,8 +263,8 @@ def show(
         raise UsageError(f"{what} is neither the folder of a run nor a task; there are: {', '.join(Task.names())}")
 
 
-for command in (many.batch, many.watch, many.stop):
-    app.command()(command)
+for command in (many.batch, many.watch, many.stop, bridges.import_):
+    app.command(command.__name__.rstrip("_"))(command)
 
 
 @app.command()

@@ -98,6 +98,7 @@ def proceed(
 
 def ready(folder: RunFolder, from_step: int | None, say: Say, setup: Setup | None = None) -> Setup:
     """What a run needs to go on, if it may."""
+    folder.require_own("resumed")
     result = folder.result
     if result and result.ending != "fault" and from_step is None:
         raise UsageError(f"{folder.path} is finished ({result.ending}); pass --from-step to go on from an earlier step")
