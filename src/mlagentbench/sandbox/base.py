@@ -36,6 +36,7 @@ class Box:
     environment: Mapping[str, str] = field(default_factory=dict)
     owner: int | None = None
     stopping: Stopping = field(default_factory=Stopping)
+    resident: bool = False  # its command is the first process inside: no other can end it, and it takes all with it
 
 
 class Process:

@@ -93,7 +93,9 @@ def _profile(box: Box, data: dict[str, int], gpus: str) -> Iterator[str]:
         yield from ("--tmpfs", place, "--remount-ro", place)
     shared = str(int(box.limits.memory_gb * GB / 4))
     yield from ("--proc", "/proc", "--dev", "/dev", *gpu.shown(gpus))
-    for place in ("/dev/shm", "/tmp", "/home/agent"):
+    if box.resident:
+        yield "--as-pid-1"
+    for place in ("/dev/shm", "/tmp", "/home/agent", *(["/var/tmp"] if box.resident else [])):
         yield from ("--size", shared, "--perms", "0700", "--tmpfs", place)
     for name, fd in data.items():
         yield from ("--ro-bind-data", str(fd), f"/etc/{name}")
