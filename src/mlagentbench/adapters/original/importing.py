@@ -33,13 +33,13 @@ def import_logs(
     claims = Claims(scores)
     baselines = claims.baselines(read_original(logs, task) for logs in _found(paths)) if scores else {}
     ready = cache(lambda name: set_up(name, edition, "bwrap", say))
-    results = []
+    results, names = [], set[str]()
     for logs in _found(paths):  # one at a time: a log may hold much
-        run = read_original(logs, task)
-        place = out / _name(run.logs.name)
+        place = out / _unlike(names, _name(logs.name))
         if place.exists():
             say(f"{place} is there already")
             continue
+        run = read_original(logs, task)
         setup = ready(run.known.ours) if edition and run.known else None
         results.append(_whole(run, place, setup, claims, baselines.get(run.task)))
         say(f"{run.logs.name}: {len(run.steps)} steps, {len(run.logs.notes)} notes")
@@ -51,7 +51,8 @@ def _found(paths: Sequence[Path]) -> list[Logs]:
     for path in paths:
         if not path.is_dir():
             raise UsageError(f"there is no folder {path}")
-        found.update({logs.root: logs for logs in find(path)})
+        for logs in find(path):
+            found.setdefault(logs.root, logs)
     if not found:
         looked = ", ".join(map(str, paths))
         raise UsageError(f"no log of the original lies below {looked}: one has a folder env_log or agent_log")
@@ -61,6 +62,16 @@ def _found(paths: Sequence[Path]) -> list[Logs]:
 def _name(log: str) -> str:
     """The name of a run's folder: one component, whatever the log is called."""
     return re.sub(r"[^\w.-]+", "-", log, flags=re.ASCII).strip("-.")[:150] or "run"
+
+
+def _unlike(names: set[str], name: str) -> str:
+    """The name, with a number if another log of this import has it."""
+    number, unlike = 1, name
+    while unlike in names:
+        number += 1
+        unlike = f"{name}-{number}"
+    names.add(unlike)
+    return unlike
 
 
 def _whole(run: Original, place: Path, setup: Setup | None, claims: Claims, baseline: Baseline | None) -> Result:

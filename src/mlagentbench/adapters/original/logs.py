@@ -52,6 +52,8 @@ class Logs:
         except (OSError, Fault) as error:
             self.note(f"{path} cannot be read: {_why(error)}")
             return ""
+        if expected and not data:
+            self.note(f"{path} is empty")
         if size > cap:
             self.note(f"{path} holds {size:,} bytes, of which the first {cap:,} were read")
         return data.decode("utf-8", "replace")

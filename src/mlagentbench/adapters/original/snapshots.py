@@ -1,5 +1,6 @@
 """The original's copies of the workspace, one a step, put into a store that keeps each content once."""
 
+import re
 from pathlib import Path
 
 from mlagentbench.adapters.original.original import Original
@@ -11,6 +12,7 @@ from mlagentbench.workspace.store import Store, TooBig
 
 READING = ("List Files", "Read File", "Understand File", "Inspect Script Lines")  # which leave files as they were
 BOUNDS = Limits()
+STEP = re.compile(r"step_(\d{1,6})_files")
 
 
 def keep_snapshots(run: Original, folder: RunFolder) -> None:
@@ -27,6 +29,9 @@ def keep_snapshots(run: Original, folder: RunFolder) -> None:
         kept += _keep(run, store, last, place)
     if not kept:
         run.logs.note("there is no snapshot of any step")
+    numbers = [int(found[1]) for name in run.logs.names("env_log/traces") if (found := STEP.fullmatch(name))]
+    if later := sum(number >= last for number in numbers):
+        run.logs.note(f"snapshots of {later} further steps were left out: nothing is known of those steps")
 
 
 def _keep(run: Original, store: Store, number: int, place: Path) -> bool:
