@@ -8,6 +8,7 @@ from mlagentbench.runner.folder import RunFolder
 
 
 def main() -> None:
+    """Import, and print."""
     logs, out = map(Path, sys.argv[1:3])
     for result in import_logs([logs], out, say=lambda line: None):
         run = RunFolder(Path(result.folder))
