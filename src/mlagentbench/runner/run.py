@@ -72,7 +72,7 @@ def enter(
     setup: Setup, folder: RunFolder, person: Person | None = None, models: Mapping[Role, Model] = MappingProxyType({})
 ) -> Environment:
     """The environment in which the run begins, or goes on."""
-    owner = unprivileged_user(folder.spec.id) if setup.sandbox.name == "bwrap" else None
+    owner = None if setup.sandbox.name == "none" else unprivileged_user(folder.spec.id)
     world = World(
         workspace=Workspace(folder.path / "workspace", setup.task.config.read_only, owner),
         store=folder.store(setup.data),

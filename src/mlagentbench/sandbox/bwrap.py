@@ -89,7 +89,7 @@ def _profile(box: Box, data: dict[str, int], gpus: str) -> Iterator[str]:
     if runtime.prefix_inside == "/opt/python":
         yield from ("--ro-bind", launcher().stage(runtime.prefix), runtime.prefix_inside)
     yield from ("--ro-bind", launcher().stage(runtime.folder), runtime.INSIDE)
-    for place in (*_secrets(box), *box.masked):
+    for place in (*secret_places(box), *box.masked):
         yield from ("--tmpfs", place, "--remount-ro", place)
     shared = str(int(box.limits.memory_gb * GB / 4))
     yield from ("--proc", "/proc", "--dev", "/dev", *gpu.shown(gpus))
@@ -130,7 +130,7 @@ def _system() -> tuple[str, ...]:
     return tuple(found)
 
 
-def _secrets(box: Box) -> tuple[str, ...]:
+def secret_places(box: Box) -> tuple[str, ...]:
     """The harness, its cache, its runs and foreign packages, should they lie in a folder that is shown."""
     hidden = {Path(mlagentbench.__file__).parent, home(), box.workspace.parent, Path("/usr/src")}
     with suppress(FileNotFoundError):

@@ -1,0 +1,211 @@
+"""The promises of the sandbox, kept by a container engine: the very tests of bubblewrap, in containers of podman."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import test_bwrap
+import test_ending
+import test_limits
+import test_repl
+import test_work
+from conftest import Runner, _checked, marked
+from test_repl import repl, say  # noqa: F401 - fixtures
+
+from mlagentbench.errors import SandboxFault, UsageError
+from mlagentbench.home import home
+from mlagentbench.sandbox.base import Box
+from mlagentbench.sandbox.choose import sandbox
+from mlagentbench.sandbox.output import Output
+
+# Each is collected here once more, and takes the sandbox of this module.
+REUSED = [
+    test_bwrap.test_there_is_no_network,
+    test_bwrap.test_read_only_files_hold_against_everything,
+    test_bwrap.test_the_record_of_the_output_is_out_of_reach,
+    test_bwrap.test_ipc_of_the_host_is_another_and_that_of_a_script_goes_with_it,
+    test_bwrap.test_a_root_harness_never_starts_a_box_without_an_unprivileged_owner,
+    test_bwrap.test_a_missing_python_is_a_fault_and_no_failure_of_the_script,
+    test_ending.test_a_script_that,
+    test_ending.test_a_daemon_left_behind_by_a_script_that_ends_well_is_ended_with_it,
+    test_ending.test_the_exit_code_is_the_scripts_own,
+    test_ending.test_killing_everything_from_inside_kills_only_what_is_inside,
+    test_limits.test_memory_ends_at_its_limit_when_eaten_by,
+    test_limits.test_file_systems_in_memory_are_small_and_the_script_hears_of_it,
+    test_limits.test_a_fork_bomb_is_over_in_seconds,
+    test_limits.test_the_disk_ends_at_its_limit_when_filled_with,
+    test_limits.test_one_big_file_ends_at_the_limit_with_an_error_of_its_own,
+    test_limits.test_a_flood_of_output_stays_on_disk_up_to_a_cap,
+    test_limits.test_what_a_script_may_take_from_the_machine_is_bounded,
+    test_repl.test_variables_are_kept_and_the_last_value_is_shown,
+    test_repl.test_an_error_is_shown_and_the_interpreter_goes_on,
+    test_repl.test_an_endless_loop_ends_at_the_limit_and_a_new_interpreter_begins,
+    test_repl.test_nothing_moves_between_two_commands,
+    test_repl.test_a_flood_is_cut_and_the_interpreter_goes_on,
+    test_work.test_tables_models_and_processes_work,
+    test_work.test_asyncio_shared_memory_and_loopback_servers_work,
+    test_work.test_a_package_of_the_workspace_does_not_hide_the_sandboxs_own_start,
+]
+globals().update({test.__name__: test for test in REUSED})
+
+
+def _obstacle() -> str:
+    """Why there can be no containers here; a machine on which crun cannot work may have runc."""
+    if not shutil.which("podman"):
+        return "no podman: apt-get install podman"
+    for runtime in ("", "runc"):
+        if runtime:
+            config = home() / "containers-of-tests.conf"
+            config.write_text(f'[engine]\nruntime = "{runtime}"\n')
+            os.environ["CONTAINERS_CONF"] = str(config)
+        tried = _tried()
+        if not tried:
+            return ""
+    return tried
+
+
+def _tried() -> str:
+    try:
+        source = sandbox("podman")._source  # type: ignore[attr-defined]
+    except SandboxFault as fault:
+        return str(fault)
+    limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"]
+    tried = ["podman", "run", "--rm", "--network", "none", *limits, "--volume", "/usr:/usr:ro", *source, "/bin/true"]
+    done = subprocess.run(tried, capture_output=True, text=True, check=False)
+    return f"podman cannot work here: {done.stderr.strip()[:200]}" if done.returncode else ""
+
+
+@pytest.fixture(scope="session")
+def podman() -> None:
+    if why := _obstacle():
+        pytest.skip(why)
+
+
+@pytest.fixture
+def run(podman: None, box: Box) -> Iterator[Runner]:
+    """A script in a container; afterwards nothing may be left, whatever it did."""
+    yield from _checked(Runner(sandbox("podman"), box, box.workspace.parent))
+    left = subprocess.run(["podman", "ps", "--all", "--quiet"], capture_output=True, text=True, check=True)
+    assert left.stdout == ""
+
+
+pytestmark = pytest.mark.slow
+
+
+def test_no_privilege_can_be_gained_in_a_container(run: Runner) -> None:
+    gained = test_bwrap.done(test_bwrap.probe(run, test_bwrap.GAINS))
+    assert [line for line in gained if not line.startswith("/proc/self/mem ")] == []  # its own memory is its own
+
+
+def test_the_harness_and_its_files_are_not_inside(run: Runner) -> None:
+    (run.folder / "answers.csv").write_text("42")
+    places = [str(home()), str(run.folder), str(run.workspace), "/root", "/work", "/var", "/srv", "/mnt", "/boot"]
+    places += ["/etc/shadow", "/etc/ssl", "/etc/resolv.conf", "/dev/mem", "/dev/sda", os.environ["HOME"], sys.prefix]
+    places += [f"/proc/{os.getpid()}", "/proc/1/root/root", "/sys/class", "/sys/devices", "/run/box/enter"]
+    ran = run(f"""
+import os
+print([place for place in {places} if os.path.lexists(place)])
+print([p for p in os.listdir('/proc') if p.isdigit()], os.listdir('/tmp'), os.listdir('/home'), sorted(os.environ))
+try: import mlagentbench; print('imported')
+except ImportError: print('no harness')
+""")
+    lines = ran.text.splitlines()
+    assert lines[0] == "[]"
+    assert lines[1].startswith("['1', '2'] [] ['agent'] ['HOME', 'LANG', ")
+    assert lines[2] == "no harness"
+
+
+def test_a_harness_killed_in_the_middle_takes_its_container_along(run: Runner) -> None:
+    code = "import os\nif os.fork() == 0: os.setsid(); os.fork()\nprint('begun', flush=True)\nwhile True: pass\n"
+    harness = test_ending.start_harness(run, "podman", code)
+    assert harness.stdout is not None
+    assert b"begun" in harness.stdout.readline()
+    assert len(marked(run.marker)) >= 2
+    harness.kill()
+    harness.wait()
+    harness.stdout.close()
+    test_ending.wait_until_gone(run.survivors)
+    test_ending.start_harness(run, "bwrap", "print('swept')").communicate(timeout=30)
+
+
+def test_a_frozen_interpreter_ends_with_its_harness_too(run: Runner) -> None:
+    code = """
+import os, sys
+from pathlib import Path
+from mlagentbench.runtimes.base import runtime
+from mlagentbench.sandbox.base import Box
+from mlagentbench.sandbox.choose import sandbox
+from mlagentbench.sandbox.output import Output
+from mlagentbench.sandbox.repl import Repl
+workspace, marker = Path(sys.argv[1]), sys.argv[2]
+owner = workspace.stat().st_uid if os.geteuid() == 0 else None
+limits = Limits(memory_gb=0.5, processes=64)
+box = Box(workspace, runtime("tabular"), limits, environment={"MARKER": marker}, owner=owner)
+repl = Repl(sandbox("podman"), box)
+repl.run("x = 1", 20, Output())
+os.kill(os.getpid(), 9)
+"""
+    subprocess.run([sys.executable, "-c", code, str(run.workspace), run.marker], check=False, timeout=60)
+    test_ending.wait_until_gone(run.survivors)
+    test_ending.start_harness(run, "bwrap", "print('swept')").communicate(timeout=30)
+
+
+@pytest.fixture(scope="session")
+def root_file_system(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small Debian, by debootstrap."""
+    if not shutil.which("debootstrap") or os.geteuid() != 0:
+        pytest.skip("no debootstrap: apt-get install debootstrap")
+    folder = tmp_path_factory.mktemp("debian") / "root"
+    more = "--include=libssl3,libffi8,libsqlite3-0,libbz2-1.0,liblzma5,libgomp1,libreadline8,libncursesw6,zlib1g"
+    made = subprocess.run(
+        ["debootstrap", "--variant=minbase", more, "bookworm", str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+    )
+    if made.returncode:
+        pytest.skip(f"debootstrap failed: {made.stdout[-200:]}")
+    return folder
+
+
+@pytest.mark.parametrize("how", ["folder", "image"])
+def test_a_root_file_system_of_debootstrap_serves_as_an_image(how: str, root_file_system: Path, run: Runner) -> None:
+    if how == "image":
+        name = "localhost/mlagentbench-test-debian:latest"
+        with subprocess.Popen(["tar", "-C", str(root_file_system), "-c", "."], stdout=subprocess.PIPE) as tar:
+            subprocess.run(["podman", "import", "-q", "-", name], stdin=tar.stdout, check=True, capture_output=True)
+        run.sandbox = sandbox(f"podman:{name}")
+    else:
+        run.sandbox = sandbox(f"podman:{root_file_system}")
+    ran = run("""
+import os, numpy, sqlite3, ssl
+print(open('/etc/debian_version').read().split('.')[0], os.path.exists('/usr/bin/debconf'), numpy.arange(3).sum())
+for name in ('/etc/x', '/usr/x', '/opt/runtime/x', '/var/x'):
+    try: open(name, 'w')
+    except OSError: continue
+    print('wrote', name)
+open('mine', 'w').write('x')
+""")
+    assert (ran.exit_code, ran.text.strip()) == (0, "12 True 3"), ran.text
+    assert (run.workspace / "mine").read_text() == "x"
+    assert not (root_file_system / "workspace").exists()  # nothing of ours is left in it
+    if how == "image":
+        subprocess.run(["podman", "rmi", "--force", name], check=True, capture_output=True)
+
+
+def test_a_whole_run_in_containers_is_graded_as_any_other(podman: None, toy: Path, tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    done = cli("run", toy, "--agent", "reference", "--sandbox", "podman", "--out", tmp_path / "run", "--json")
+    result = json.loads(done.stdout)
+    assert (result["score"], result["success"], result["unsandboxed"]) == (0.0, True, False), done.stderr
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["sandbox"] == "podman"
+
+
+def test_an_image_that_is_not_there_is_a_sentence(podman: None, box: Box) -> None:
+    with pytest.raises(UsageError, match="podman pull localhost/no-such"):
+        sandbox("podman:localhost/no-such").run(["true"], box, 9, Output())
