@@ -13,6 +13,7 @@ from inspect_ai.log import transcript
 from inspect_ai.solver import TaskState
 from inspect_ai.util import LimitExceededError
 
+from mlagentbench.adapters.inspect.events import SOURCE, note_of
 from mlagentbench.adapters.inspect.models import main_model, models
 from mlagentbench.adapters.inspect.talk import messages_of
 from mlagentbench.adapters.inspect.threads import in_thread
@@ -26,7 +27,6 @@ from mlagentbench.runner.setup import set_up
 from mlagentbench.stopping import Stopping
 from mlagentbench.words import say
 
-SOURCE = "mlagentbench"  # of events in a transcript
 PLACE = "run_folder"  # in a sample's metadata
 
 
@@ -155,8 +155,7 @@ class Attempt:
 
     def _tell(self, env: Environment, step: Step) -> None:
         """Note a step in the transcript, where it can be found by its number and by what the workspace was then."""
-        told = {"step": step.number, "action": step.call.action, "failed": step.failed, "seconds": step.seconds}
-        told["snapshot"] = env.world.store.tree_hash(step.number)
+        told = note_of(step, env.world.store)
 
         def note() -> None:
             transcript().info(told, source=SOURCE)
