@@ -263,7 +263,7 @@ def show(
         raise UsageError(f"{what} is neither the folder of a run nor a task; there are: {', '.join(Task.names())}")
 
 
-for command in (many.batch, many.watch, many.stop, bridges.import_):
+for command in (many.batch, many.watch, many.stop, bridges.import_, bridges.mcp):
     app.command(command.__name__.rstrip("_"))(command)
 
 

@@ -45,11 +45,11 @@ class Session:
             self.env.step(call)
             return self.env.steps[-1]
 
-    def finish(self) -> Result:
-        """Grade what is there now, and write the result; once."""
+    def finish(self, note: str = "") -> Result:
+        """Grade what is there now, and write the result; once. A note says how whoever took the steps failed."""
         with self._turn:
             if self.result is None:
-                self.result = conclude(self.setup, self.env, self.folder, fault=self.env.fault)
+                self.result = conclude(self.setup, self.env, self.folder, note, self.env.fault)
             return self.result
 
     def leave(self) -> None:
@@ -58,7 +58,8 @@ class Session:
         self.env.stopping.ask()
 
     def close(self) -> None:
-        """End everything that still runs, when the step under way is over."""
+        """End everything that still runs; a step that another thread is at is cut off."""
+        self.env.stopping.ask()
         with self._turn:
             self.env.close()
 
