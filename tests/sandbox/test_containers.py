@@ -54,6 +54,10 @@ REUSED = [
 globals().update({test.__name__: test for test in REUSED})
 
 
+# Its own memory is its own, what opens a map may still not write it, and what is masked is empty.
+HARMLESS = ("/proc/self/mem ", "/proc/self/uid_map ", "/proc/timer_list DONE b''")
+
+
 def _obstacle() -> str:
     """Why there can be no containers here; a machine on which crun cannot work may have runc."""
     if not shutil.which("podman"):
@@ -99,7 +103,7 @@ pytestmark = pytest.mark.slow
 
 def test_no_privilege_can_be_gained_in_a_container(run: Runner) -> None:
     gained = test_bwrap.done(test_bwrap.probe(run, test_bwrap.GAINS))
-    assert [line for line in gained if not line.startswith("/proc/self/mem ")] == []  # its own memory is its own
+    assert [line for line in gained if not line.startswith(HARMLESS)] == []
 
 
 def test_the_harness_and_its_files_are_not_inside(run: Runner) -> None:
@@ -110,13 +114,13 @@ def test_the_harness_and_its_files_are_not_inside(run: Runner) -> None:
     ran = run(f"""
 import os
 print([place for place in {places} if os.path.lexists(place)])
-print([p for p in os.listdir('/proc') if p.isdigit()], os.listdir('/tmp'), os.listdir('/home'), sorted(os.environ))
+print(sum(p.isdigit() for p in os.listdir('/proc')), os.listdir('/tmp'), os.listdir('/home'), sorted(os.environ))
 try: import mlagentbench; print('imported')
 except ImportError: print('no harness')
 """)
     lines = ran.text.splitlines()
     assert lines[0] == "[]"
-    assert lines[1].startswith("['1', '2'] [] ['agent'] ['HOME', 'LANG', ")
+    assert lines[1].startswith("2 [] ['agent'] ['HOME', 'LANG', ")
     assert lines[2] == "no harness"
 
 
