@@ -38,6 +38,7 @@ from mlagentbench.words import say
 
 USERS = ("agent", "1000")
 GRACE = 30  # seconds after a command's time until the sandbox itself is taken for dead
+RELEASE = Path("/etc/os-release")  # Inspect brings its tools only where it knows the system
 KILLED = 137  # the exit code of who was killed
 
 
@@ -84,9 +85,11 @@ class BubblewrapSandbox(SandboxEnvironment):
         owner = unprivileged_user(secrets.token_hex(8))
         if owner is not None:
             os.chown(place, owner, owner)
-        self._box = Box(workspace=place, runtime=runtime, limits=config.limits, owner=owner)
+        named = ((RELEASE.resolve(), str(RELEASE)),) if RELEASE.is_file() else ()
+        self._box = Box(workspace=place, runtime=runtime, limits=config.limits, owner=owner, mounts=named)
         self._resident: Resident | None = None
         self._turn = anyio.Lock()
+        self._closed = False
 
     @classmethod
     async def task_init(cls, task_name: str, config: SandboxEnvironmentConfigType | None) -> None:
@@ -119,6 +122,7 @@ class BubblewrapSandbox(SandboxEnvironment):
 
     def close(self) -> None:
         """End it; nothing of it is kept."""
+        self._closed = True
         if self._resident:
             self._resident.close()
         self._closing.close()
@@ -205,10 +209,12 @@ class BubblewrapSandbox(SandboxEnvironment):
 
     async def _living(self) -> Resident:
         async with self._turn:
+            if self._closed:
+                raise SandboxUnavailableError("the sandbox is closed")
             if self._resident is None or self._resident.gone:
                 try:
                     self._resident = await in_thread(partial(Resident, self._sandbox, self._box))
-                except SandboxFault as fault:
+                except (SandboxFault, OSError) as fault:
                     raise SandboxUnavailableError(str(fault)) from fault
             return self._resident
 
