@@ -356,6 +356,11 @@ def test_where_it_is_not_nothing_is_graded(name: str, why: str, tmp_path: Path, 
     assert result.ungraded and result.score is None and why in result.note
 
 
+def test_code_that_we_ask_for_and_the_original_did_not_is_no_invalid_submission(tmp_path: Path, take: Any) -> None:
+    _, result = take(original(tmp_path / "log", told={**TOLD, "task": "vectorization"}), edition="open")
+    assert result.ungraded and "the original asked for something else" in result.note
+
+
 def test_imported_runs_stand_in_reports_beside_ours_and_count_only_if_they_were_graded(
     tmp_path: Path, take: Any, houses: Prepared
 ) -> None:

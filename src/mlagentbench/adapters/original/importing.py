@@ -94,35 +94,35 @@ def _made(run: Original, place: Path, setup: Setup | None, claims: Claims, basel
     for call in run.calls:
         folder.model_calls.append(call.model_dump_json())
     keep_snapshots(run, folder)
-    graded, note = _graded(run, folder, setup) if setup else (None, "")
-    spec = _spec(run, baseline)
-    if graded and setup:  # the score is our grader's, on data of ours, and says so
-        known = baseline_of(setup.task, setup.edition, setup.data)
-        config = setup.task.config
-        spec = spec.but(edition=setup.edition, hashes=setup.hashes, baseline=known)
-        spec = spec.but(task=setup.task.origin, metric=config.metric, better=config.better)
-    elif run in claims:
-        score = claims.score(run)
-        invalid = "" if score is not None else "the original's evaluation found no valid submission"
-        graded, note = Grade(score=score, invalid=invalid), "the score is what the original's evaluation claims"
-    spec = spec.but(imported=_imported(run), id=folder.spec.id)
-    folder.keep("run.json", spec.model_dump_json(indent=2))
-    folder = RunFolder(place)
-    result = account(folder, list(run.steps), run.ending, graded or Grade())
-    if graded is None:
-        result = result.but(ungraded=True, note=note or "no score came with the log: see --scores and --grade")
-    elif graded.score is not None:
-        result = result.but(note=note)
-    if run.why:
-        result = result.but(note=f"{run.why}; {result.note}".removesuffix("; "))
+    graded, note = _graded(run, folder, setup) if setup else (None, "no score came with the log: see --scores, --grade")
+    spec = _regraded(folder.spec, setup) if graded and setup else folder.spec
+    if graded is None and run in claims:
+        graded, note = _claimed(claims.score(run)), "the score is what the original's evaluation claims"
+    folder.keep("run.json", spec.but(imported=_imported(run)).model_dump_json(indent=2))
+    result = account(RunFolder(place), list(run.steps), run.ending, graded or Grade())
+    notes = [run.why, graded.invalid if graded and graded.invalid else note]
+    result = result.but(ungraded=graded is None, note="; ".join(filter(None, notes)))
     folder.finish(result)
     return result
+
+
+def _regraded(spec: RunSpec, setup: Setup) -> RunSpec:
+    """The score is our grader's, on data of ours, and depends on them."""
+    config, known = setup.task.config, baseline_of(setup.task, setup.edition, setup.data)
+    spec = spec.but(task=setup.task.origin, edition=setup.edition, hashes=setup.hashes, baseline=known)
+    return spec.but(metric=config.metric, better=config.better)
+
+
+def _claimed(score: float | None) -> Grade:
+    return Grade(
+        score=score, invalid="" if score is not None else "the original's evaluation found no valid submission"
+    )
 
 
 def _graded(run: Original, folder: RunFolder, setup: Setup) -> tuple[Grade | None, str]:
     """Our grader's word, if it has the answers to what was asked; else why it has not."""
     store, last = folder.store(setup.data, writable=False), len(run.steps)
-    if why := unfit(store, last, setup.data):
+    if why := unfit(store, last, setup.data, setup.task.config.submission):
         return None, f"the grader of {setup.task.name} ({setup.edition}) does not fit: {why}"
     try:
         graded = grade(setup.task, setup.data, store, last, setup.sandbox)

@@ -12,6 +12,7 @@ from mlagentbench.workspace.store import Store, TooBig
 
 READING = ("List Files", "Read File", "Understand File", "Inspect Script Lines")  # which leave files as they were
 BOUNDS = Limits()
+SUBMISSION = "submission.csv"  # of all the original's tasks that ask for predictions
 STEP = re.compile(r"step_(\d{1,6})_files")
 
 
@@ -44,16 +45,18 @@ def _keep(run: Original, store: Store, number: int, place: Path) -> bool:
     return True
 
 
-def unfit(store: Store, last: int, data: Prepared) -> str:
+def unfit(store: Store, last: int, data: Prepared, submission: str) -> str:
     """Why answers to this data are none to what the run was asked; nothing if they are.
 
     Files of one name and one content prove that it is the same data. Rows of another split may bear the same numbers,
     so that a submission would be graded without a complaint, and wrongly.
     """
+    if submission != SUBMISSION:
+        return f"it wants {submission}, and the original asked for something else"
     seen = {**store.state(last), **store.state(1)}
     there = {path: seen[path].hash == name for path, (name, _) in data.files.items() if path in seen}
     if different := [path for path, same in there.items() if not same]:
         return f"{different[0]} is another than the one that it has answers to"
-    if data.files and not there:
+    if not there:
         return "no file of the data is among the snapshots, so that it cannot be told whether it is the same"
     return ""
