@@ -12,7 +12,8 @@ from mlagentbench.sandbox.base import Box
 from mlagentbench.sandbox.bwrap import ETC, secret_places
 
 ROOTS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-PLACES = ("usr", "etc", "opt", "proc", "dev", "sys", "run", "tmp", "home", "home/agent", "workspace")
+PLACES = ("usr", "etc", "opt", "proc", "dev", "sys", "run", "home", "workspace")
+SHARED = ("tmp", "home/agent")  # a file system in memory takes the mode of the folder that it covers
 DOOR = "/run/box"  # where the socket lies inside
 
 
@@ -28,9 +29,9 @@ def profile(box: Box, door: Path, engine: str, gpus: str, hosts_own: bool) -> It
             yield from ("--userns", f"keep-id:uid={os.getuid()},gid={os.getgid()}")
     shared = int(box.limits.memory_gb * GB / 4)
     yield from ("--shm-size", str(shared))
-    for place in ("/tmp", "/home/agent"):
+    for place in SHARED:
         options = f"rw,exec,nosuid,nodev,mode=1777,size={shared}"
-        yield from ("--tmpfs", f"{place}:{options}{',notmpcopyup' if engine == 'podman' else ''}")
+        yield from ("--tmpfs", f"/{place}:{options}{',notmpcopyup' if engine == 'podman' else ''}")
     for place in _hidden(box, hosts_own):
         yield from ("--tmpfs", f"{place}:ro,size=4096{',notmpcopyup' if engine == 'podman' else ''}")
     places = {inside: (source, writable) for source, inside, writable in _mounts(box, door, hosts_own)}
@@ -87,6 +88,8 @@ def skeleton() -> bytes:
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name in PLACES:
             archive.addfile(_entry(name, tarfile.DIRTYPE))
+        for name in SHARED:
+            archive.addfile(_entry(name, tarfile.DIRTYPE, mode=0o1777))
         for path in (Path("/", name) for name in ROOTS):
             if path.is_symlink():
                 archive.addfile(_entry(path.name, tarfile.SYMTYPE, str(path.readlink())))
@@ -95,7 +98,7 @@ def skeleton() -> bytes:
     return buffer.getvalue()
 
 
-def _entry(name: str, kind: bytes, target: str = "") -> tarfile.TarInfo:
+def _entry(name: str, kind: bytes, target: str = "", mode: int = 0o755) -> tarfile.TarInfo:
     entry = tarfile.TarInfo(name)
-    entry.type, entry.mode, entry.linkname = kind, 0o755, target
+    entry.type, entry.mode, entry.linkname = kind, mode, target
     return entry
