@@ -13,6 +13,7 @@ import test_bwrap
 import test_ending
 import test_limits
 import test_repl
+import test_user
 import test_work
 from conftest import Runner, _checked, marked
 from test_repl import repl, say  # noqa: F401 - fixtures
@@ -41,7 +42,6 @@ REUSED = [
     test_limits.test_the_disk_ends_at_its_limit_when_filled_with,
     test_limits.test_one_big_file_ends_at_the_limit_with_an_error_of_its_own,
     test_limits.test_a_flood_of_output_stays_on_disk_up_to_a_cap,
-    test_limits.test_what_a_script_may_take_from_the_machine_is_bounded,
     test_repl.test_variables_are_kept_and_the_last_value_is_shown,
     test_repl.test_an_error_is_shown_and_the_interpreter_goes_on,
     test_repl.test_an_endless_loop_ends_at_the_limit_and_a_new_interpreter_begins,
@@ -106,6 +106,13 @@ def test_no_privilege_can_be_gained_in_a_container(run: Runner) -> None:
     assert [line for line in gained if not line.startswith(HARMLESS)] == []
 
 
+def test_what_a_script_may_take_from_the_machine_is_bounded_in_a_container(run: Runner) -> None:
+    done, numbers = test_limits.taken(run)
+    assert done in ([], ["did 5"])  # the latter is how eager the kernel is to kill it, which not every root can fix
+    assert numbers["CORE"] <= 1 and numbers["NOFILE"] <= 4096
+    assert numbers["RTPRIO"] == numbers["NICE"] == 0
+
+
 def test_the_harness_and_its_files_are_not_inside(run: Runner) -> None:
     (run.folder / "answers.csv").write_text("42")
     places = [str(home()), str(run.folder), str(run.workspace), "/root", "/work", "/var", "/srv", "/mnt", "/boot"]
@@ -157,6 +164,41 @@ os.kill(os.getpid(), 9)
     subprocess.run([sys.executable, "-c", code, str(run.workspace), run.marker], check=False, timeout=60)
     test_ending.wait_until_gone(run.survivors)
     test_ending.start_harness(run, "bwrap", "print('swept')").communicate(timeout=30)
+
+
+ROOTLESS = """
+import os, socket
+print(os.getuid(), open('/proc/self/uid_map').read().split()[:3], [name for _, name in socket.if_nameindex()])
+for name in ('/etc/x', '/usr/x', '/opt/runtime/x'):
+    try: open(name, 'w'); print('wrote', name)
+    except OSError: pass
+open('mine', 'w').write('x')
+print(open('/proc/self/status').read().split('Seccomp_filters:')[1].split()[0])
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_podman_needs_no_root(run: Runner) -> None:
+    """An ordinary user, who has numbers to give away, gets a container in which he is himself."""
+    user, home = test_user.USER, run.folder / "home"
+    config = home / ".config" / "containers" / "containers.conf"
+    config.parent.mkdir(parents=True)
+    config.write_text('[engine]\nruntime = "runc"\ncgroup_manager = "cgroupfs"\n')
+    (run.folder / "passwd").write_text(f"{Path('/etc/passwd').read_text()}boxer:x:{user}:{user}::{home}:/bin/sh\n")
+    (run.folder / "numbers").write_text("boxer:200000:65536\n")
+    subprocess.run(["chown", "-R", str(user), str(home)], check=True)
+    files = {"passwd": "passwd", "subuid": "numbers", "subgid": "numbers"}
+    before = " && ".join(f"mount --bind {run.folder}/{name} /etc/{place}" for place, name in files.items())
+    found = test_user.as_user(run, ROOTLESS, isolation="podman", before=before)
+    text = str(found["text"])
+    assert (found["exit_code"], found["limit"]) == (0, None), text
+    assert text.startswith(f"{user} [") and "['lo']" in text and "wrote" not in text
+    assert (run.workspace / "mine").stat().st_uid == user
+    endless = test_user.as_user(run, "print('begun', flush=True)\nwhile True: pass", 1.5, "podman", before)
+    assert endless["limit"] == "time" and "begun" in str(endless["text"])
+    assert run.survivors() == []
+    # What podman stored belongs to users that exist in the container only.
+    subprocess.run(["rm", "-rf", str(home)], check=True)
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ def profile(box: Box, door: Path, engine: str, gpus: str, hosts_own: bool) -> It
     yield from ("--rm", "--pull", "never", "--read-only", "--network", "none", "--cap-drop", "all")
     yield from ("--security-opt", "no-new-privileges", "--security-opt", "label=disable", "--log-driver", "none")
     yield from ("--ipc", "private", "--hostname", "sandbox", "--workdir", "/", "--entrypoint", "")
-    yield from ("--user", _user(box))
+    yield from ("--user", _user(box), "--oom-score-adj", "500")
     if engine == "podman":
         yield from ("--read-only-tmpfs=false", "--no-hosts")
         if os.geteuid() != 0:
