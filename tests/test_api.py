@@ -11,7 +11,20 @@ from pathlib import Path
 import pytest
 
 import mlagentbench
-from mlagentbench import Agent, Call, Environment, RunFolder, UsageError, load_task, read_run, resume, run, session
+from mlagentbench import (
+    Agent,
+    Call,
+    Environment,
+    RunFolder,
+    RunOver,
+    UsageError,
+    load_task,
+    read_run,
+    resume,
+    resume_session,
+    run,
+    session,
+)
 from mlagentbench.runner.setup import Setup
 from mlagentbench.runner.verify import verify
 
@@ -90,7 +103,13 @@ def test_steps_can_be_taken_without_an_agent(toy: Path, tmp_path: Path) -> None:
         assert "the id itself" in played.env.task.description
         assert played.step(WRITE).observation == "File submission.csv written."
         played.step(SUBMIT)
-    assert played.result and played.result.success and played.result.agent == "python:session"
+        played.leave()
+    assert played.result is None
+    with resume_session(tmp_path / "run") as again:
+        assert again.done
+        with pytest.raises(RunOver):
+            again.step(SUBMIT)
+    assert again.result and again.result.success and again.result.agent == "python:session"
 
 
 def test_names_are_there_for_people_and_for_type_checkers() -> None:

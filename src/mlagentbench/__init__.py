@@ -9,11 +9,13 @@ if TYPE_CHECKING:
     from mlagentbench.api import load_task as load_task
     from mlagentbench.api import read_run as read_run
     from mlagentbench.api import resume as resume
+    from mlagentbench.api import resume_session as resume_session
     from mlagentbench.api import run as run
     from mlagentbench.api import session as session
     from mlagentbench.environment import Environment as Environment
     from mlagentbench.errors import BenchError as BenchError
     from mlagentbench.errors import Fault as Fault
+    from mlagentbench.errors import RunOver as RunOver
     from mlagentbench.errors import UsageError as UsageError
     from mlagentbench.records import Call as Call
     from mlagentbench.records import Limits as Limits
@@ -26,9 +28,9 @@ if TYPE_CHECKING:
 else:  # loaded when it is first asked for: the command line needs none of it to begin
     _HOMES = {
         "agents.base": ["Agent"],
-        "api": ["load_task", "read_run", "resume", "run", "session"],
+        "api": ["load_task", "read_run", "resume", "resume_session", "run", "session"],
         "environment": ["Environment"],
-        "errors": ["BenchError", "Fault", "UsageError"],
+        "errors": ["BenchError", "Fault", "RunOver", "UsageError"],
         "records": ["Call", "Limits", "Result", "RunSpec", "Step"],
         "runner.folder": ["RunFolder"],
         "runner.session": ["Session"],

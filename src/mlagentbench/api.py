@@ -12,14 +12,14 @@ from mlagentbench.records import Contestant, Result
 from mlagentbench.runner import session as sessions
 from mlagentbench.runner import start as starting
 from mlagentbench.runner.folder import RunFolder
-from mlagentbench.runner.run import run as run_once
 from mlagentbench.runner.session import Session
 from mlagentbench.runner.setup import new_place, set_up
 from mlagentbench.task import Task
 from mlagentbench.words import say
 
 Behaviour = Callable[[Environment], None]
-Player = str | type[Agent] | Agent | Behaviour
+Played = type[Agent] | Agent | Behaviour
+Player = str | Played
 PREFIX = "python:"  # no agent of ours has such a name, so nobody looks for its code when a run is resumed or verified
 
 
@@ -60,24 +60,15 @@ def run(
     who = Contestant(agent=name, options=options or {}, **models)
     setup = set_up(task, edition, sandbox, say, instance, gpu)
     place = Path(out) if out else new_place(setup.task.name, name.removeprefix(PREFIX))
-    if isinstance(agent, str):
-        return starting.start(setup, who, place, seed, limits)
-    worker = _worker(agent, who, seed)
-    folder = starting.begin(setup, who, place, seed, limits or {}, models=worker.models)
-    with folder.lock():
-        return run_once(setup, worker, folder)
+    worker = None if isinstance(agent, str) else _worker(agent, who, seed)
+    return starting.start(setup, who, place, seed, limits, worker=worker)
 
 
-def resume(folder: str | Path, agent: Player | None = None, *, from_step: int | None = None) -> Result:
+def resume(folder: str | Path, agent: Played | None = None, *, from_step: int | None = None) -> Result:
     """Go on with a run that was stopped or killed; an agent that was not a name or a file must be given again."""
-    if agent is None or isinstance(agent, str):
-        return starting.proceed(Path(folder), from_step, say)
-    found = RunFolder(Path(folder))
-    with found.lock():
-        setup = starting.ready(found, from_step, say)
-        worker = _worker(agent, found.spec, found.spec.seed)
-        found.rewind(from_step, worker.begins_again)
-        return run_once(setup, worker, found)
+    spec = RunFolder(Path(folder)).spec
+    worker = _worker(agent, spec, spec.seed) if agent else None
+    return starting.proceed(Path(folder), from_step, say, worker=worker)
 
 
 @contextmanager
@@ -101,13 +92,20 @@ def session(
         yield opened
 
 
+@contextmanager
+def resume_session(folder: str | Path, *, from_step: int | None = None) -> Iterator[Session]:
+    """A session that was left or killed, where its record ends."""
+    with sessions.resumed(Path(folder), say, from_step) as opened:
+        yield opened
+
+
 def _name(agent: Player) -> str:
     if isinstance(agent, str):
         return agent
     return PREFIX + str(getattr(agent, "__name__", type(agent).__name__))
 
 
-def _worker(agent: type[Agent] | Agent | Behaviour, who: Contestant, seed: int) -> Agent:
+def _worker(agent: Played, who: Contestant, seed: int) -> Agent:
     if isinstance(agent, type):
         worker = agents.make(agent, seed, who.options)
     elif isinstance(agent, Agent):

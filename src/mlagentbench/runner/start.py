@@ -31,10 +31,11 @@ def start(
     seed: int = 0,
     limits: dict[str, Any] | None = None,
     watch: Watcher | None = None,
+    worker: agents.Agent | None = None,
 ) -> Result:
-    """A new run in a new folder."""
+    """A new run in a new folder; a worker that is given is not looked for by its name."""
     who = Contestant(agent=who) if isinstance(who, str) else who
-    worker = make(who, seed)
+    worker = worker or make(who, seed)
     folder = begin(setup, who, out, seed, limits or {}, worker.interactive, worker.models)
     with folder.lock():
         return run(setup, worker, folder, watch, ask if worker.interactive else None)
@@ -84,14 +85,18 @@ def _limits(setup: Setup, asked: dict[str, Any]) -> Limits:
 
 
 def proceed(
-    path: Path, from_step: int | None, say: Say, watch: Watcher | None = None, setup: Setup | None = None
+    path: Path,
+    from_step: int | None,
+    say: Say,
+    watch: Watcher | None = None,
+    setup: Setup | None = None,
+    worker: agents.Agent | None = None,
 ) -> Result:
     """Go on with a run that was stopped, killed or failed through no fault of the agent."""
     folder = RunFolder(path)
     with folder.lock():
         setup = ready(folder, from_step, say, setup)
-        _need_agent(folder)
-        worker = make(folder.spec.but(agent=str(folder.agent_file or folder.spec.agent)), folder.spec.seed)
+        worker = worker or _same_agent(folder)
         folder.rewind(from_step, worker.begins_again)
         return run(setup, worker, folder, watch, ask if worker.interactive else None)
 
@@ -108,11 +113,12 @@ def ready(folder: RunFolder, from_step: int | None, say: Say, setup: Setup | Non
     return setup
 
 
-def _need_agent(folder: RunFolder) -> None:
-    """A run whose steps came from outside has no agent here that could go on."""
-    who = folder.spec.agent
-    if not folder.agent_file and who not in discovery.names("agents"):
-        raise UsageError(f"the steps of {folder.path} came from outside ({who}); go on with it from there")
+def _same_agent(folder: RunFolder) -> agents.Agent:
+    """The agent that began; a run whose steps came from outside has none here."""
+    spec = folder.spec
+    if not folder.agent_file and spec.agent not in discovery.names("agents"):
+        raise UsageError(f"the steps of {folder.path} came from outside ({spec.agent}); go on with it from there")
+    return make(spec.but(agent=str(folder.agent_file or spec.agent)), spec.seed)
 
 
 def ask(request: str) -> str:
