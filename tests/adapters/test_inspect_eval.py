@@ -151,8 +151,13 @@ def test_the_roles_fast_and_edit_are_played_by_models_of_their_own(evaluate):
 
 @pytest.mark.parametrize("agent", ["react", "research"])
 def test_a_limit_of_inspect_ends_the_sample_and_what_was_left_is_graded(evaluate, agent):
-    going_on = called("list_files", dir_path=".") if agent == "react" else RESEARCH.format("List Files", '{"dir_path": "."}')
-    work = [called("execute_script", script_name="train.py"), RESEARCH.format("Execute Script", '{"script_name": "train.py"}')]
+    going_on = (
+        called("list_files", dir_path=".") if agent == "react" else RESEARCH.format("List Files", '{"dir_path": "."}')
+    )
+    work = [
+        called("execute_script", script_name="train.py"),
+        RESEARCH.format("Execute Script", '{"script_name": "train.py"}'),
+    ]
     first = work[0] if agent == "react" else said(work[1])
     others = going_on if agent == "react" else said(going_on)
     lines = iter([first])
@@ -171,11 +176,15 @@ def test_a_time_limit_of_inspect_cuts_off_a_script_with_all_that_it_started(eval
     assert sample.limit and sample.limit.type == "time"
     assert values(sample)["valid"] == 0.0
     assert len(run_of(sample).steps()) == 1
-    until(lambda: not any(b"98761" in path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()))
+    until(
+        lambda: not any(b"98761" in path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists())
+    )
 
 
 def test_a_fault_of_ours_is_an_error_of_the_sample_and_never_a_zero(evaluate, variant):
-    log = evaluate(SOLUTION[2:], task=variant({"grade.py": "def grade(submission, private):\n    raise ValueError(1)\n"}))
+    log = evaluate(
+        SOLUTION[2:], task=variant({"grade.py": "def grade(submission, private):\n    raise ValueError(1)\n"})
+    )
     sample = only(log)
     assert (log.status, sample.scores) == ("error", {})
     assert "TaskFault" in sample.error.message
@@ -209,7 +218,7 @@ def test_many_samples_work_at_once(evaluate):
 
 
 def test_any_solver_of_inspect_finds_our_actions_among_the_tools(evaluate):
-    sample = only(evaluate(SOLUTION[:2] + [said("I am done.")], solver=generate()))
+    sample = only(evaluate([*SOLUTION[:2], said("I am done.")], solver=generate()))
     assert values(sample)["success"] == 1.0
     assert run_of(sample).result.ending == "stopped"
 

@@ -52,6 +52,7 @@ class Bubblewrap(Sandbox):
             command = [
                 *_unprivileged(box.owner),
                 bwrap,
+                *(["--as-pid-1"] if box.resident else []),
                 *_profile(box, data, self.gpu),
                 "--seccomp",
                 str(fds[-1]),
@@ -91,12 +92,7 @@ def _profile(box: Box, data: dict[str, int], gpus: str) -> Iterator[str]:
     yield from ("--ro-bind", launcher().stage(runtime.folder), runtime.INSIDE)
     for place in (*secret_places(box), *box.masked):
         yield from ("--tmpfs", place, "--remount-ro", place)
-    shared = str(int(box.limits.memory_gb * GB / 4))
-    yield from ("--proc", "/proc", "--dev", "/dev", *gpu.shown(gpus))
-    if box.resident:
-        yield "--as-pid-1"
-    for place in ("/dev/shm", "/tmp", "/home/agent", *(["/var/tmp"] if box.resident else [])):
-        yield from ("--size", shared, "--perms", "0700", "--tmpfs", place)
+    yield from ("--proc", "/proc", "--dev", "/dev", *gpu.shown(gpus), *_in_memory(box))
     for name, fd in data.items():
         yield from ("--ro-bind-data", str(fd), f"/etc/{name}")
     for source, inside in box.mounts:
@@ -113,6 +109,12 @@ def _profile(box: Box, data: dict[str, int], gpus: str) -> Iterator[str]:
     yield from ("--chdir", "/workspace")
     for key, value in {**runtime.environment, **gpu.environment(gpus), **box.environment}.items():
         yield from ("--setenv", key, value)
+
+
+def _in_memory(box: Box) -> Iterator[str]:
+    """File systems that a command has to itself."""
+    for place in ("/dev/shm", "/tmp", "/home/agent", *(["/var/tmp"] if box.resident else [])):
+        yield from ("--size", str(int(box.limits.memory_gb * GB / 4)), "--perms", "0700", "--tmpfs", place)
 
 
 @cache

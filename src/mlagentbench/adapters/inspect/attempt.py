@@ -1,11 +1,12 @@
 """One sample's run: opened before its solver, graded by its scorer, closed when the sample is over."""
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 from anyio import from_thread
@@ -28,6 +29,7 @@ from mlagentbench.stopping import Stopping
 from mlagentbench.words import say
 
 PLACE = "run_folder"  # in a sample's metadata
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ class Attempt:
         if not await self._unless_cancelled(act):
             raise self.over or UsageError(f"somebody asked the run to stop: {self.session.folder.path}")
 
-    async def _unless_cancelled(self, act: Any) -> Any:
+    async def _unless_cancelled(self, act: Callable[[], Answer]) -> Answer:
         try:
             return await in_thread(act)
         except anyio.get_cancelled_exc_class():

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from inspect_ai.event import Event, InfoEvent, ModelEvent, ToolEvent
 from inspect_ai.model import ChatCompletionChoice, GenerateConfig, ModelOutput, ModelUsage
 from inspect_ai.tool import ToolCallError
+from pydantic import JsonValue
 
 from mlagentbench.adapters.inspect.models import spoken, tool_info
 from mlagentbench.agents.tools import tool_name
@@ -91,7 +92,12 @@ def _noted(step: Step, began: datetime, store: Store) -> InfoEvent:
     return InfoEvent(timestamp=when, working_start=step.clock, source=SOURCE, data=note_of(step, store))
 
 
-def note_of(step: Step, store: Store) -> dict[str, str | int | float | bool]:
+def note_of(step: Step, store: Store) -> dict[str, JsonValue]:
     """A step in a few words, and the hash of what the workspace was then."""
-    told = {"step": step.number, "action": step.call.action, "failed": step.failed, "seconds": step.seconds}
-    return {**told, "snapshot": store.tree_hash(step.number)}
+    return {
+        "step": step.number,
+        "action": step.call.action,
+        "failed": step.failed,
+        "seconds": step.seconds,
+        "snapshot": store.tree_hash(step.number),
+    }

@@ -161,7 +161,9 @@ def _results(sample: EvalSample) -> EvalResults:
 
 
 def _metrics(score: Score) -> list[EvalScore]:
-    known = {name: value for name, value in score.as_dict().items() if isinstance(value, float) and not math.isnan(value)}
+    known = {
+        name: value for name, value in score.as_dict().items() if isinstance(value, float) and not math.isnan(value)
+    }
     return [
         EvalScore(name=name, scorer=SCORER, scored_samples=1, metrics={"mean": EvalMetric(name="mean", value=value)})
         for name, value in known.items()

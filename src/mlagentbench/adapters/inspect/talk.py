@@ -6,6 +6,7 @@ from inspect_ai.tool import ToolCall, ToolCallError
 from mlagentbench.agents.tools import tool_name
 from mlagentbench.records import Step
 
+
 def messages_of(step: Step, model: str = "") -> list[ChatMessage]:
     """The agent calls a tool, and the tool answers."""
     number, function = f"step-{step.number}", tool_name(step.call.action)

@@ -1,6 +1,7 @@
 """Every task of the suite as a task of Inspect, made when it is asked for."""
 
 from collections.abc import Callable
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Any
 
@@ -77,39 +78,24 @@ async def _close(state: TaskState) -> None:
         await attempt.close()
 
 
+PARAMETERS = list(signature(made).parameters.values())[1:]
+
+
 def _offered(name: str) -> Callable[..., InspectTask]:
-    def make(
-        edition: str = "open",
-        instance: str = "",
-        steps: int | None = None,
-        hours: float | None = None,
-        agent: str = REACT,
-        agent_options: dict[str, Any] | None = None,
-        runs: str = "runs/inspect",
-        gpu: str = "",
-        isolation: str = "bwrap",
-    ) -> InspectTask:
-        return made(name, edition, instance, steps, hours, agent, agent_options, runs, gpu, isolation)
+    def make(**told: Any) -> InspectTask:
+        return made(name, **told)
 
     make.__doc__ = f"The task {name} of MLAgentBench."
+    make.__signature__ = Signature(PARAMETERS)  # type: ignore[attr-defined]  # by which Inspect knows what can be told
     return task(name=name.replace("-", "_"))(make)
 
 
-@task
-def folder(
-    task_folder: str,
-    edition: str = "open",
-    instance: str = "",
-    steps: int | None = None,
-    hours: float | None = None,
-    agent: str = REACT,
-    agent_options: dict[str, Any] | None = None,
-    runs: str = "runs/inspect",
-    gpu: str = "",
-    isolation: str = "bwrap",
-) -> InspectTask:
+def _in_folder(task_folder: str, **told: Any) -> InspectTask:
     """A task that is in a folder, and not in the suite."""
-    return made(task_folder, edition, instance, steps, hours, agent, agent_options, runs, gpu, isolation)
+    return made(task_folder, **told)
 
 
+_first = Parameter("task_folder", Parameter.POSITIONAL_OR_KEYWORD, annotation=str)
+_in_folder.__signature__ = Signature([_first, *PARAMETERS])  # type: ignore[attr-defined]
+folder = task(name="folder")(_in_folder)
 suite = {name: _offered(name) for name in Task.names()}
