@@ -1,4 +1,4 @@
-"""The promises of the sandbox, kept by a container engine: the very tests of bubblewrap, in containers of podman."""
+"""The promises of the sandbox, kept by a container engine: the very tests of bubblewrap, in containers."""
 
 import json
 import os
@@ -58,43 +58,44 @@ globals().update({test.__name__: test for test in REUSED})
 HARMLESS = ("/proc/self/mem ", "/proc/self/uid_map ", "/proc/timer_list DONE b''")
 
 
-def _obstacle() -> str:
+def _obstacle(engine: str) -> str:
     """Why there can be no containers here; a machine on which crun cannot work may have runc."""
-    if not shutil.which("podman"):
-        return "no podman: apt-get install podman"
-    for runtime in ("", "runc"):
-        if runtime:
-            config = home() / "containers-of-tests.conf"
-            config.write_text(f'[engine]\nruntime = "{runtime}"\n')
-            os.environ["CONTAINERS_CONF"] = str(config)
-        tried = _tried()
-        if not tried:
-            return ""
+    if not shutil.which(engine):
+        return f"there is no {engine} here"
+    tried = _tried(engine)
+    if tried and engine == "podman":
+        config = home() / "containers-of-tests.conf"
+        config.write_text('[engine]\nruntime = "runc"\n')
+        os.environ["CONTAINERS_CONF"] = str(config)
+        tried = _tried(engine)
     return tried
 
 
-def _tried() -> str:
+def _tried(engine: str) -> str:
     try:
-        source = sandbox("podman")._source  # type: ignore[attr-defined]
+        source = sandbox(engine)._source  # type: ignore[attr-defined]
     except SandboxFault as fault:
         return str(fault)
     limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"]
-    tried = ["podman", "run", "--rm", "--network", "none", *limits, "--volume", "/usr:/usr:ro", *source, "/bin/true"]
+    tried = [engine, "run", "--rm", "--network", "none", *limits, "--volume", "/usr:/usr:ro", *source, "/bin/true"]
     done = subprocess.run(tried, capture_output=True, text=True, check=False)
-    return f"podman cannot work here: {done.stderr.strip()[:200]}" if done.returncode else ""
+    return f"{engine} cannot work here: {done.stderr.strip()[:200]}" if done.returncode else ""
 
 
-@pytest.fixture(scope="session")
-def podman() -> None:
-    if why := _obstacle():
+@pytest.fixture(scope="session", params=["podman", "docker"])
+def engine(request: pytest.FixtureRequest) -> str:
+    """Each engine that works on this machine."""
+    if why := _obstacle(request.param):
         pytest.skip(why)
+    name: str = request.param
+    return name
 
 
 @pytest.fixture
-def run(podman: None, box: Box) -> Iterator[Runner]:
+def run(engine: str, box: Box) -> Iterator[Runner]:
     """A script in a container; afterwards nothing may be left, whatever it did."""
-    yield from _checked(Runner(sandbox("podman"), box, box.workspace.parent))
-    left = subprocess.run(["podman", "ps", "--all", "--quiet"], capture_output=True, text=True, check=True)
+    yield from _checked(Runner(sandbox(engine), box, box.workspace.parent))
+    left = subprocess.run([engine, "ps", "--all", "--quiet"], capture_output=True, text=True, check=True)
     assert left.stdout == ""
 
 
@@ -116,7 +117,7 @@ def test_what_a_script_may_take_from_the_machine_is_bounded_in_a_container(run: 
 def test_the_harness_and_its_files_are_not_inside(run: Runner) -> None:
     (run.folder / "answers.csv").write_text("42")
     places = [str(home()), str(run.folder), str(run.workspace), "/root", "/work", "/var", "/srv", "/mnt", "/boot"]
-    places += ["/etc/shadow", "/etc/ssl", "/etc/resolv.conf", "/dev/mem", "/dev/sda", os.environ["HOME"], sys.prefix]
+    places += ["/etc/shadow", "/etc/ssl", "/dev/mem", "/dev/sda", os.environ["HOME"], sys.prefix]
     places += [f"/proc/{os.getpid()}", "/proc/1/root/root", "/sys/class", "/sys/devices", "/run/box/enter"]
     ran = run(f"""
 import os
@@ -124,16 +125,18 @@ print([place for place in {places} if os.path.lexists(place)])
 print(sum(p.isdigit() for p in os.listdir('/proc')), os.listdir('/tmp'), os.listdir('/home'), sorted(os.environ))
 try: import mlagentbench; print('imported')
 except ImportError: print('no harness')
+print(repr(open('/etc/resolv.conf').read()))
 """)
     lines = ran.text.splitlines()
     assert lines[0] == "[]"
+    assert lines[3] == "''"
     assert lines[1].startswith("2 [] ['agent'] ['HOME', 'LANG', ")
     assert lines[2] == "no harness"
 
 
 def test_a_harness_killed_in_the_middle_takes_its_container_along(run: Runner) -> None:
     code = "import os\nif os.fork() == 0: os.setsid(); os.fork()\nprint('begun', flush=True)\nwhile True: pass\n"
-    harness = test_ending.start_harness(run, "podman", code)
+    harness = test_ending.start_harness(run, run.sandbox.name, code)
     assert harness.stdout is not None
     assert b"begun" in harness.stdout.readline()
     assert len(marked(run.marker)) >= 2
@@ -157,11 +160,12 @@ workspace, marker = Path(sys.argv[1]), sys.argv[2]
 owner = workspace.stat().st_uid if os.geteuid() == 0 else None
 limits = Limits(memory_gb=0.5, processes=64)
 box = Box(workspace, runtime("tabular"), limits, environment={"MARKER": marker}, owner=owner)
-repl = Repl(sandbox("podman"), box)
+repl = Repl(sandbox(sys.argv[3]), box)
 repl.run("x = 1", 20, Output())
 os.kill(os.getpid(), 9)
 """
-    subprocess.run([sys.executable, "-c", code, str(run.workspace), run.marker], check=False, timeout=60)
+    arguments = [str(run.workspace), run.marker, run.sandbox.name]
+    subprocess.run([sys.executable, "-c", code, *arguments], check=False, timeout=60)
     test_ending.wait_until_gone(run.survivors)
     test_ending.start_harness(run, "bwrap", "print('swept')").communicate(timeout=30)
 
@@ -180,6 +184,8 @@ print(open('/proc/self/status').read().split('Seccomp_filters:')[1].split()[0])
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
 def test_podman_needs_no_root(run: Runner) -> None:
     """An ordinary user, who has numbers to give away, gets a container in which he is himself."""
+    if run.sandbox.name != "podman":
+        pytest.skip("of docker, only its daemon decides who it is")
     user, home = test_user.USER, run.folder / "home"
     config = home / ".config" / "containers" / "containers.conf"
     config.parent.mkdir(parents=True)
@@ -222,13 +228,15 @@ def root_file_system(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("how", ["folder", "image"])
 def test_a_root_file_system_of_debootstrap_serves_as_an_image(how: str, root_file_system: Path, run: Runner) -> None:
+    engine, name = run.sandbox.name, "localhost/mlagentbench-test-debian:latest"
     if how == "image":
-        name = "localhost/mlagentbench-test-debian:latest"
         with subprocess.Popen(["tar", "-C", str(root_file_system), "-c", "."], stdout=subprocess.PIPE) as tar:
-            subprocess.run(["podman", "import", "-q", "-", name], stdin=tar.stdout, check=True, capture_output=True)
-        run.sandbox = sandbox(f"podman:{name}")
-    else:
+            subprocess.run([engine, "import", "-", name], stdin=tar.stdout, check=True, capture_output=True)
+        run.sandbox = sandbox(f"{engine}:{name}")
+    elif engine == "podman":
         run.sandbox = sandbox(f"podman:{root_file_system}")
+    else:
+        pytest.skip("docker takes no folder as a root")
     ran = run("""
 import os, numpy, sqlite3, ssl
 print(open('/etc/debian_version').read().split('.')[0], os.path.exists('/usr/bin/debconf'), numpy.arange(3).sum())
@@ -242,16 +250,16 @@ open('mine', 'w').write('x')
     assert (run.workspace / "mine").read_text() == "x"
     assert not (root_file_system / "workspace").exists()  # nothing of ours is left in it
     if how == "image":
-        subprocess.run(["podman", "rmi", "--force", name], check=True, capture_output=True)
+        subprocess.run([engine, "rmi", "--force", name], check=True, capture_output=True)
 
 
-def test_a_whole_run_in_containers_is_graded_as_any_other(podman: None, toy: Path, tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
-    done = cli("run", toy, "--agent", "reference", "--sandbox", "podman", "--out", tmp_path / "run", "--json")
+def test_a_whole_run_in_containers_is_graded_as_any_other(engine: str, toy: Path, tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    done = cli("run", toy, "--agent", "reference", "--sandbox", engine, "--out", tmp_path / "run", "--json")
     result = json.loads(done.stdout)
     assert (result["score"], result["success"], result["unsandboxed"]) == (0.0, True, False), done.stderr
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["sandbox"] == "podman"
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["sandbox"] == engine
 
 
-def test_an_image_that_is_not_there_is_a_sentence(podman: None, box: Box) -> None:
-    with pytest.raises(UsageError, match="podman pull localhost/no-such"):
-        sandbox("podman:localhost/no-such").run(["true"], box, 9, Output())
+def test_an_image_that_is_not_there_is_a_sentence(engine: str, box: Box) -> None:
+    with pytest.raises(UsageError, match=f"{engine} pull localhost/no-such"):
+        sandbox(f"{engine}:localhost/no-such").run(["true"], box, 9, Output())

@@ -81,7 +81,7 @@ def doorway(box: Box) -> Iterator[Path]:
     try:
         door.mkdir()
         user = box.owner or os.getuid()
-        files = {"passwd": PASSWD.format(user), "group": GROUP.format(user), "hosts": HOSTS}
+        files = {"passwd": PASSWD.format(user), "group": GROUP.format(user), "hosts": HOSTS, "resolv.conf": ""}
         files["driver.py"] = Path(container_driver.__file__).read_text()
         for name, text in files.items():
             (door / name).write_text(text)

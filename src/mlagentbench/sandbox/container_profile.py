@@ -14,6 +14,7 @@ from mlagentbench.sandbox.bwrap import ETC, secret_places
 ROOTS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 PLACES = ("usr", "etc", "opt", "proc", "dev", "sys", "run", "home", "workspace")
 SHARED = ("tmp", "home/agent")  # a file system in memory takes the mode of the folder that it covers
+NAMES = ("passwd", "group", "hosts", "resolv.conf")  # of /etc: nobody there is of the host's
 DOOR = "/run/box"  # where the socket lies inside
 
 
@@ -67,7 +68,7 @@ def _mounts(box: Box, door: Path, hosts_own: bool) -> Iterator[tuple[Path, str, 
         yield runtime.prefix, runtime.prefix_inside, False
     yield runtime.folder, runtime.INSIDE, False
     yield door, DOOR, False
-    yield from ((door / name, f"/etc/{name}", False) for name in ("passwd", "group", "hosts"))
+    yield from ((door / name, f"/etc/{name}", False) for name in NAMES)
     yield from ((source, inside, False) for source, inside in box.mounts)
     yield box.workspace, "/workspace", "." not in box.read_only
     # A folder above a read-only file is made a mount of its own, since only a mount cannot be renamed or removed.
