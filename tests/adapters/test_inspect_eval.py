@@ -92,8 +92,8 @@ def test_inspects_react_agent_works_with_our_actions_and_is_judged_by_our_grader
     run = run_of(sample)
     assert [step.call.action for step in run.steps()] == ["Write File", "Execute Script", "Final Answer"]
     assert run.steps()[0].call.thought == "I think so."
-    assert run.result.ending == "submitted"
-    assert run.result.success
+    assert (run.result.ending, run.result.success, run.result.tokens) == ("submitted", True, 120)
+    assert [call.reply.calls[0].name for call in run.calls()] == ["write_file", "execute_script", "final_answer"]
 
 
 def test_every_step_is_noted_in_the_transcript_with_its_snapshot(evaluate):
@@ -145,7 +145,7 @@ def test_the_roles_fast_and_edit_are_played_by_models_of_their_own(evaluate):
     sample = only(log)
     assert values(sample)["success"] == 1.0
     assert "It guesses 9.5." in next(message.text for message in sample.messages if message.role == "tool")
-    assert [call.role for call in run_of(sample).calls()] == ["fast", "edit"]
+    assert [call.role for call in run_of(sample).calls()] == ["main", "fast", "main", "edit", "main", "main"]
     assert set(log.stats.role_usage) >= {"fast", "edit"}
 
 
@@ -182,9 +182,8 @@ def test_a_time_limit_of_inspect_cuts_off_a_script_with_all_that_it_started(eval
 
 
 def test_a_fault_of_ours_is_an_error_of_the_sample_and_never_a_zero(evaluate, variant):
-    log = evaluate(
-        SOLUTION[2:], task=variant({"grade.py": "def grade(submission, private):\n    raise ValueError(1)\n"})
-    )
+    broken = variant({"grade.py": "def grade(submission, private):\n    raise ValueError(1)\n"})
+    log = evaluate([called("execute_script", script_name="train.py"), SOLUTION[2]], task=broken)
     sample = only(log)
     assert (log.status, sample.scores) == ("error", {})
     assert "TaskFault" in sample.error.message

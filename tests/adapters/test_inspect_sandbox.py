@@ -130,5 +130,3 @@ def test_inspect_finds_it_by_its_name_and_it_takes_a_file_of_settings(tmp_path):
     (tmp_path / "bwrap.toml").write_text("memry = 2\n")
     with pytest.raises(UsageError, match="memry: no such key"):
         BwrapConfig.of(str(tmp_path / "bwrap.toml"))
-
-

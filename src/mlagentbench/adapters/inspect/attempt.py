@@ -15,6 +15,7 @@ from inspect_ai.solver import TaskState
 from inspect_ai.util import LimitExceededError
 
 from mlagentbench.adapters.inspect.events import SOURCE, note_of
+from mlagentbench.adapters.inspect.listening import Listener, take_down
 from mlagentbench.adapters.inspect.models import main_model, models
 from mlagentbench.adapters.inspect.talk import messages_of
 from mlagentbench.adapters.inspect.threads import in_thread
@@ -57,6 +58,7 @@ class Attempt:
         self.talking = False  # whether what is done is told in the sample's messages by us
         self._state = state
         self._note = ""
+        self._listener = Listener()
         self._held = ExitStack()
         self._busy, self._closing = Lock(), Lock()
         self._closed = False
@@ -91,14 +93,18 @@ class Attempt:
     async def step(self, call: Call) -> Step:
         """One action; a fault of ours ends the sample."""
 
+        overheard = self._listener.news()
+
         def act() -> Step | None:
             with self._busy:
                 try:
+                    take_down(overheard, self.session.env.ledger)
                     return self.session.step(call)
                 except Stopped:  # which would end the whole evaluation, as a Ctrl-C would
                     return None
 
         step = await self._unless_cancelled(act)
+        self._listener.news()  # what the action itself asked is recorded already
         if step is None:
             raise self.over or UsageError(f"somebody asked the run to stop: {self.session.folder.path}")
         return step
@@ -128,11 +134,18 @@ class Attempt:
             self.session.env.stopping.ask()  # a script that runs is cut off, and what was before it is graded
             raise
 
-    def finish(self) -> Result:
+    async def finish(self) -> Result:
         """Grade what there is, when the step under way has been cut off."""
-        with self._busy:
-            self.session.env.stopping = Stopping(self.session.folder.path)
-            return self.session.finish(self._note)
+        overheard = [] if self.talking else self._listener.news()
+
+        def act() -> Result:
+            with self._busy:
+                if self.session.result is None:
+                    take_down(overheard, self.session.env.ledger)
+                self.session.env.stopping = Stopping(self.session.folder.path)
+                return self.session.finish(self._note)
+
+        return await in_thread(act)
 
     async def close(self) -> None:
         """Give back all; a run that was not graded can be graded later."""

@@ -63,7 +63,7 @@ class Asked(Model):
             raise ModelFault(f"{self.argument}: {type(error).__name__}: {error}") from error
         if output.empty or output.stop_reason == "model_length":
             raise PromptTooLong(output.error or f"{self.argument} takes no prompt of this length")
-        return _reply(output)
+        return reply_of(output)
 
     async def _generate(self, prompt: Prompt) -> ModelOutput:
         most = min(filter(None, (prompt.max_tokens, self._model.config.max_tokens)))
@@ -102,7 +102,8 @@ def _call(call: ToolCall) -> InspectCall:
         return InspectCall(call.id, call.name, {}, parse_error=str(error))
 
 
-def _reply(output: ModelOutput) -> Reply:
+def reply_of(output: ModelOutput) -> Reply:
+    """What a model said, and what it cost."""
     said, usage = output.message, output.usage
     cached = (usage.input_tokens_cache_read or 0) + (usage.input_tokens_cache_write or 0) if usage else 0
     return Reply(

@@ -7,7 +7,6 @@ from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import TaskState
 
 from mlagentbench.adapters.inspect.attempt import PLACE, Attempt
-from mlagentbench.adapters.inspect.threads import in_thread
 from mlagentbench.errors import Fault, UsageError
 from mlagentbench.records import Result
 from mlagentbench.runner.folder import RunFolder
@@ -32,7 +31,7 @@ def verdict() -> Scorer:
 async def _result(state: TaskState) -> Result:
     """Of the run that is open, or of one that an earlier evaluation kept."""
     if attempt := Attempt.open.get(state.uuid):
-        return await in_thread(attempt.finish)
+        return await attempt.finish()
     place = state.metadata.get(PLACE)
     kept = RunFolder(Path(place)).result if place else None
     if kept is None:
