@@ -160,6 +160,24 @@ def test_episodes_without_a_seed_follow_from_the_last_one_given(world: Env) -> N
     assert seeds() == seeds()
 
 
+def test_several_environments_play_in_processes_of_their_own(toy: Path, tmp_path: Path) -> None:
+    several = gymnasium.make_vec(
+        "mlagentbench/task-v0",
+        num_envs=2,
+        vectorization_mode="async",
+        vector_kwargs={"shared_memory": False, "context": "spawn"},
+        task=str(toy),
+        out=tmp_path,
+    )
+    _, info = several.reset(seed=1)
+    assert {Path(place).name for place in info["folder"]} == {"episode-0001", "episode-0002"}
+    observations, rewards, terminated, *_ = several.step((EXECUTE, write("submission.csv", PERFECT)))
+    assert "5.0" in observations[0] and observations[1] == "File submission.csv written."
+    _, rewards, terminated, _, info = several.step((SUBMIT, SUBMIT))
+    assert (list(rewards), list(terminated), list(info["score"])) == ([0.0, 1.0], [True, True], [5.0, 0.0])
+    several.close()
+
+
 def test_a_fault_of_ours_is_raised_and_is_no_reward(world: Env) -> None:
     _, info = world.reset()
     (Path(info["folder"]) / "trace.jsonl").mkdir()

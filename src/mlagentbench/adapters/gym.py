@@ -3,6 +3,7 @@
 import json
 import string
 from contextlib import ExitStack, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -102,9 +103,11 @@ class ResearchEnv(gymnasium.Env[str, str]):
     def _place(self) -> Path:
         if self.out is None:
             return new_place(self.setup.task.name, "gymnasium")
-        number = 1
-        while (place := self.out / f"episode-{number:04d}").exists():
-            number += 1
+        for number in count(1):
+            place = self.out / f"episode-{number:04d}"
+            with suppress(FileExistsError):  # environments of several processes may share a folder
+                place.mkdir(parents=True)
+                break
         return place
 
     def _shown(self, text: str) -> str:

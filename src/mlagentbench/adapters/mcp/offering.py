@@ -31,6 +31,7 @@ class Offering:
         env = session.env
         self.told = fill("tools", task=env.task.description.strip(), steps=str(env.spec.limits.steps))
         self.actions = {tool_name(name): action for name, action in env.actions.items()}
+        self.given = sorted(path for path, entry in env.world.store.state(0).items() if entry.kind == "file")
         self._one_at_a_time = anyio.CapacityLimiter(1)
         self.server: Server[Any] = Server(
             "mlagentbench",
@@ -69,8 +70,7 @@ class Offering:
 
     async def list_resources(self, context: Context, asked: Asked) -> types.ListResourcesResult:
         """The description, and the files that the task gives; later ones are reached by the template."""
-        given = sorted(path for path, entry in self.session.env.world.store.state(0).items() if entry.kind == "file")
-        files = [types.Resource(uri=FILES + quote(path), name=path, description="costs a step") for path in given]
+        files = [types.Resource(uri=FILES + quote(path), name=path, description="costs a step") for path in self.given]
         text = types.Resource(uri=DESCRIPTION, name="description", mime_type="text/markdown")
         return types.ListResourcesResult(resources=[text, *files])
 
