@@ -7,14 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from inspect_ai import eval
+from inspect_ai import Task, eval
 from inspect_ai._util.error import PrerequisiteError
+from inspect_ai.dataset import Sample
 from inspect_ai.log import EvalLog, EvalSample
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
-from inspect_ai.solver import generate
+from inspect_ai.scorer import includes
+from inspect_ai.solver import generate, use_tools
+from inspect_ai.tool import bash, bash_session, text_editor
 
 from mlagentbench.adapters.inspect.attempt import Attempt
-from mlagentbench.adapters.inspect.tasks import folder
+from mlagentbench.adapters.inspect.entry import folder
 from mlagentbench.runner.folder import RunFolder
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # Inspect leaves streams to the collector
@@ -227,3 +230,20 @@ def test_a_mistake_of_the_person_is_one_line(toy):
         folder(task_folder=str(toy), agent="nobody")
     with pytest.raises(PrerequisiteError, match="needs a person"):
         folder(task_folder=str(toy), agent="human")
+
+
+@pytest.mark.slow  # Inspect brings tens of megabytes into the sandbox
+def test_tools_that_inspect_brings_into_a_sandbox_work_in_ours(tmp_path):
+    lines = [
+        called("bash", command="cat given.txt; sleep 1000 >/dev/null & echo begun"),
+        called("text_editor", command="create", path="/workspace/new.txt", file_text="made"),
+        called("bash_session", action="type_submit", input="cd /workspace; echo $((6 * 7)) $(cat new.txt)"),
+        said("done"),
+    ]
+    tools = use_tools(bash(timeout=10), text_editor(), bash_session())
+    sample = Sample(input="?", target="done", files={"given.txt": "given"}, setup="echo ' and set up' >> given.txt")
+    task = Task([sample], solver=[tools, generate()], scorer=includes(), sandbox="bwrap")
+    (log,) = eval(task, _model(lines), log_dir=str(tmp_path), display="none")
+    heard = [message.text for message in only(log).messages if message.role == "tool"]
+    assert heard[0].splitlines() == ["given and set up", "begun"]
+    assert "42 made" in heard[2]

@@ -1,7 +1,7 @@
 """One sample's run: opened before its solver, graded by its scorer, closed when the sample is over."""
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from mlagentbench.adapters.inspect.talk import messages_of
 from mlagentbench.adapters.inspect.threads import in_thread
 from mlagentbench.agents.base import Agent
 from mlagentbench.environment import Environment
-from mlagentbench.errors import Stopped, UsageError
+from mlagentbench.errors import Fault, Stopped, UsageError
 from mlagentbench.records import Call, Contestant, Result, Step
 from mlagentbench.runner.run import work
 from mlagentbench.runner.session import Session, session
@@ -30,6 +30,7 @@ from mlagentbench.stopping import Stopping
 from mlagentbench.words import say
 
 PLACE = "run_folder"  # in a sample's metadata
+PATIENCE = 120  # seconds for an agent to notice that it was stopped
 Answer = TypeVar("Answer")
 
 
@@ -92,7 +93,6 @@ class Attempt:
 
     async def step(self, call: Call) -> Step:
         """One action; a fault of ours ends the sample."""
-
         overheard = self._listener.news()
 
         def act() -> Step | None:
@@ -139,7 +139,7 @@ class Attempt:
         overheard = [] if self.talking else self._listener.news()
 
         def act() -> Result:
-            with self._busy:
+            with self._idle():
                 if self.session.result is None:
                     take_down(overheard, self.session.env.ledger)
                 self.session.env.stopping = Stopping(self.session.folder.path)
@@ -158,8 +158,18 @@ class Attempt:
     def _leave(self) -> None:
         if self.session.result is None and not self.session.env.fault:
             self.session.leave()
-        with self._busy:
+        with self._idle():
             self._held.close()
+
+    @contextmanager
+    def _idle(self) -> Iterator[None]:
+        """Wait until what was cut off has ended; nobody can end an agent that hears nothing."""
+        if not self._busy.acquire(timeout=PATIENCE):
+            raise Fault("the agent was told to stop, and goes on")
+        try:
+            yield
+        finally:
+            self._busy.release()
 
     def _halt(self, over: LimitExceededError) -> None:
         self.over = over

@@ -22,6 +22,7 @@ from mlagentbench.records import Contestant
 from mlagentbench.task import Task
 
 REACT = "react"  # Inspect's own, and not ours of that name
+OUTSIDE = "inspect"  # in the record: it may as well be another solver
 
 
 def made(
@@ -45,7 +46,7 @@ def made(
     except UsageError as error:
         raise PrerequisiteError(str(error)) from error
     limits = {key: value for key, value in (("steps", steps), ("hours", hours)) if value is not None}
-    who = Contestant(agent=f"inspect-{agent}" if agent == REACT else agent, options=agent_options or {})
+    who = Contestant(agent=OUTSIDE if agent == REACT else agent, options=agent_options or {})
     place = Path(runs).absolute()
     told = fill("tools", task=found.description, steps=str(limits.get("steps", found.config.limits.steps)))
     return InspectTask(
