@@ -82,3 +82,9 @@ def test_a_mistyped_edition_is_one_line(installed, tmp_path):
     assert done.returncode != 0
     assert "task house-price has no edition 'shut'; there are: open, paper" in " ".join(done.stdout.split())
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_without_inspect_one_line_says_what_to_install():
+    code = "import sys; sys.modules['inspect_ai'] = None; import mlagentbench.adapters.inspect.logs"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1].endswith("Inspect is not installed: pip install 'mlagentbench[inspect]'")

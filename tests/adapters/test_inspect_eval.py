@@ -2,7 +2,7 @@
 
 import gc
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +52,15 @@ SOLUTION = [
 RESEARCH = "Reflection: r\nResearch Plan and Status: p\nFact Check: f\nThought: t\nAction: {}\nAction Input: {}"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def collected() -> Iterator[None]:
+    """What Inspect leaves is collected here, where it is not an error."""
+    yield
+    gc.collect()
+
+
 @pytest.fixture
-def evaluate(toy: Path, tmp_path: Path) -> Evaluate:
+def evaluate(toy: Path, tmp_path: Path) -> Iterator[Evaluate]:
     """An evaluation of the toy: evaluate(lines, agent="research", epochs=2)."""
 
     def run(lines: Lines, task: Path = toy, roles: dict[str, Lines] | None = None, **options: Any) -> EvalLog:
@@ -64,7 +71,6 @@ def evaluate(toy: Path, tmp_path: Path) -> Evaluate:
         return logs[0]
 
     yield run
-    gc.collect()  # while what Inspect leaves is not an error
     assert not Attempt.open  # whatever happened, nothing is left open
 
 
@@ -152,7 +158,7 @@ def test_the_roles_fast_and_edit_are_played_by_models_of_their_own(evaluate):
     assert set(log.stats.role_usage) >= {"fast", "edit"}
 
 
-@pytest.mark.parametrize("agent", ["react", "research"])
+@pytest.mark.parametrize("agent", [pytest.param("react", marks=pytest.mark.slow), "research"])
 def test_a_limit_of_inspect_ends_the_sample_and_what_was_left_is_graded(evaluate, agent):
     going_on = (
         called("list_files", dir_path=".") if agent == "react" else RESEARCH.format("List Files", '{"dir_path": "."}')
@@ -170,7 +176,7 @@ def test_a_limit_of_inspect_ends_the_sample_and_what_was_left_is_graded(evaluate
     assert run_of(sample).result.ending == "stopped"
 
 
-@pytest.mark.parametrize("agent", ["react", "research"])
+@pytest.mark.parametrize("agent", ["react", pytest.param("research", marks=pytest.mark.slow)])
 def test_a_time_limit_of_inspect_cuts_off_a_script_with_all_that_it_started(evaluate, agent, until):
     code = "import subprocess, time\nprint(1, flush=True)\nsubprocess.Popen(['sleep', '98761'])\ntime.sleep(98761)"
     write, run = json.dumps({"file_name": "x.py", "content": code}), '{"script_name": "x.py"}'
