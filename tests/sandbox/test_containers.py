@@ -268,6 +268,22 @@ def test_a_whole_run_in_containers_is_graded_as_any_other(engine: str, toy: Path
     assert json.loads((tmp_path / "run" / "run.json").read_text())["sandbox"] == engine
 
 
+def test_code_that_was_submitted_is_timed_in_containers_too(engine: str, tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
+    run = ["run", "vectorization", "--agent", "reference", "--sandbox", engine, "--out", tmp_path / "run", "--json"]
+    result = json.loads(cli(*run, timeout=200).stdout)
+    assert (result["valid"], result["ending"]) == (True, "submitted"), result["note"]
+
+
+def test_no_key_of_the_harness_is_known_to_the_engine(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = "s3cret" + run.marker
+    monkeypatch.setenv("SOME_API_KEY", secret)
+    process = run.sandbox.start(["sleep", "60"], run.box)
+    try:
+        assert marked(secret) in ([], [str(os.getpid())])
+    finally:
+        process.close()
+
+
 def test_an_image_that_is_not_there_is_a_sentence(engine: str, box: Box) -> None:
     with pytest.raises(UsageError, match=f"{engine} pull localhost/no-such"):
         sandbox(f"{engine}:localhost/no-such").run(["true"], box, 9, Output())

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, ClassVar, Literal
 
 from mlagentbench.records import Execution, Limit, Limits
 from mlagentbench.runtimes.base import Runtime
@@ -130,6 +130,7 @@ class Sandbox(ABC):
     """A way of running commands, with the GPUs that were granted."""
 
     name: str
+    needs: ClassVar[tuple[str, ...]] = ()  # variables of the harness's environment, to begin at all
 
     def __init__(self, gpu: str = "") -> None:
         self.gpu = gpu

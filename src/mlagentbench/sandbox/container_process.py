@@ -10,7 +10,7 @@ import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
@@ -100,13 +100,15 @@ class Waiting(NamedTuple):
     first: int
 
 
-def enter(command: Sequence[str], door: Path) -> Waiting:
+def enter(command: Sequence[str], door: Path, env: Mapping[str, str]) -> Waiting:
     """A container that has begun, and does nothing yet."""
     with socket.socket(socket.AF_UNIX) as listener, tempfile.TemporaryFile() as words:
         listener.bind(str(door / "enter"))
         (door / "enter").chmod(0o666)
         listener.listen(1)
-        engine = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=words, stderr=words, start_new_session=True)
+        engine = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=words, stderr=words, env=env, start_new_session=True
+        )
         try:
             ended = os.pidfd_open(engine.pid)
             try:

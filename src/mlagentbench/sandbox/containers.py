@@ -28,6 +28,16 @@ NUMBERS = 32768  # of processes, on a machine where nobody asked for more
 class Containers(Sandbox):
     """One container for each command, in an image, in a root file system, or over the host's own programs."""
 
+    needs = (
+        "CONTAINERS_CONF",
+        "CONTAINERS_STORAGE_CONF",
+        "DOCKER_CONFIG",
+        "DOCKER_CONTEXT",
+        "DOCKER_HOST",
+        "TMPDIR",
+        "XDG_RUNTIME_DIR",
+    )
+
     def __init__(self, engine: str, image: str = "", gpu: str = "") -> None:
         super().__init__(gpu)
         self.engine, self.image = engine, image
@@ -43,7 +53,7 @@ class Containers(Sandbox):
         group = Group(int(box.limits.memory_gb * GB), box.limits.processes)
         try:
             with doorway(box) as door:
-                waiting = enter(self._command(box, door, group), door)
+                waiting = enter(self._command(box, door, group), door, self._environment)
             return attend(waiting, box, group, gate.gated(argv, stdin), stdin)
         except BaseException:
             group.close()
@@ -98,5 +108,11 @@ class Containers(Sandbox):
         told = json.loads(self._ask("info", "--format", "json").stdout or b"{}")
         return {"memory", "pids"} <= set(told.get("host", {}).get("cgroupControllers") or ())
 
+    @property
+    def _environment(self) -> dict[str, str]:
+        """What the engine may know of ours; keys are not among it."""
+        return {name: os.environ[name] for name in ("PATH", "HOME", *self.needs) if name in os.environ}
+
     def _ask(self, *words: str, given: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
-        return subprocess.run([self.engine, *words], input=given, capture_output=True, check=False, timeout=300)
+        order = [self.engine, *words]
+        return subprocess.run(order, input=given, capture_output=True, check=False, timeout=300, env=self._environment)
