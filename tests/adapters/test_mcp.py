@@ -40,7 +40,10 @@ def over_stdio(log: Path, play: Play, *args: object, mode: str = "auto") -> None
             async with Client(stdio_client(server, errors), mode=mode) as client:
                 await play(client)
 
-    asyncio.run(main())
+    try:
+        asyncio.run(main())
+    except Exception as error:
+        raise AssertionError(f"the server said: {log.read_text()}") from error
 
 
 @contextmanager
@@ -286,10 +289,8 @@ def test_pages_of_other_sites_cannot_play(toy: Path, tmp_path: Path) -> None:
 def test_mistakes_are_one_line(toy: Path, tmp_path: Path, cli: Cli) -> None:
     for args, why in (
         ((), "name a task, or a run"),
-        ((toy, "--resume", tmp_path), "name a task, or a run"),
         (("--resume", tmp_path), "is not a run"),
         ((toy, "--name", "tuner"), "is the name of an agent of ours"),
-        (("no-such-task",), "no task 'no-such-task'"),
     ):
         told = cli("mcp", *args)
         assert told.returncode == 2 and why in told.stderr and len(told.stderr.splitlines()) == 1, told.stderr
