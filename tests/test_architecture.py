@@ -11,7 +11,7 @@ SRC = Path(__file__).parents[1] / "src" / "mlagentbench"
 LAYERS = [
     {"__main__"},
     {"cli"},
-    {"many", "reporting", "bridges"},
+    {"many", "reporting", "bridges", "api"},
     {"terminal", "adapters"},
     {"reports"},
     {"options"},

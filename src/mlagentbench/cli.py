@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from mlagentbench import many, reporting
+from mlagentbench import bridges, many, reporting
 from mlagentbench.errors import Fault, UsageError
 from mlagentbench.options import AgentName, AsJson, EditionName, Gpu, Instance, Isolation, RunPath, TaskName, print_json
 
@@ -291,8 +291,10 @@ for command in (
     reporting.leaderboard,
     reporting.judge,
     reporting.export,
+    bridges.import_,
+    bridges.mcp,
 ):
-    app.command()(command)
+    app.command(command.__name__.rstrip("_"))(command)
 
 
 @app.command()

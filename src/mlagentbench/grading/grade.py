@@ -114,7 +114,8 @@ def command(module: str, *paths: Path) -> list[str]:
 
 def environment(task: Task, sandbox: Sandbox) -> Iterator[tuple[str, str]]:
     """The few variables that a grader may see; tokens are not among them."""
-    yield from ((name, os.environ[name]) for name in ("PATH", "HOME", "MLAGENTBENCH_HOME") if name in os.environ)
+    names = ("PATH", "HOME", "MLAGENTBENCH_HOME", *sandbox.needs)
+    yield from ((name, os.environ[name]) for name in names if name in os.environ)
     yield "LANG", "C.UTF-8"
     yield "PYTHONPATH", str(PACKAGE)
     yield "PYTHONDONTWRITEBYTECODE", "1"

@@ -38,12 +38,13 @@ class Run:
     def who(self) -> str:
         """The contestant in a few words; two that differ in anything never share them."""
         file = self.folder.agent_file
-        return entrant(self.spec) + (f" [{file_hash(file)[:6]}]" if file else "")
+        apart = " [imported]" if self.spec.imported else ""
+        return entrant(self.spec) + (f" [{file_hash(file)[:6]}]" if file else apart)
 
     @property
     def fault(self) -> bool:
         """Whether it says nothing about the agent."""
-        return self.result is not None and self.result.ending == "fault"
+        return self.result is not None and (self.result.ending == "fault" or self.result.ungraded)
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:

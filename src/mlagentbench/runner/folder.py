@@ -64,6 +64,11 @@ class RunFolder:
             (self.path / STOP).unlink(missing_ok=True)  # it was meant for an earlier holder
             yield
 
+    def require_own(self, deed: str) -> None:
+        """Refuse what makes sense for runs of this program only."""
+        if self.spec.imported:
+            raise UsageError(f"{self.path} was imported from {self.spec.imported.program}: it cannot be {deed}")
+
     @property
     def agent_file(self) -> Path | None:
         """The agent, if it came from a file."""

@@ -29,6 +29,7 @@ class Check(Record):
 
 def verify(folder: RunFolder, setup: Setup, trusted: bool = False) -> list[Check]:
     """All claims of a finished run; an agent that came from a file is code, and run again only if it is trusted."""
+    folder.require_own("verified")
     result = folder.result
     if result is None:
         raise UsageError(f"{folder.path} is not finished: mlagentbench resume {folder.path}")

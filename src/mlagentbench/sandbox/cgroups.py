@@ -129,6 +129,15 @@ class Group:
         """The files into which a process of one thread writes 0 to join."""
         return [str(folder / _entry(self.unified)) for folder in sorted(set(self.folders.values()))]
 
+    def adopt(self, pid: int) -> None:
+        """Take a process in that somebody else began; where that is refused, there are no groups here."""
+        try:
+            for folder in set(self.folders.values()):
+                (folder / "cgroup.procs").write_text(str(pid))
+        except OSError:
+            self.close()
+            self.folders = {}
+
     @property
     def members(self) -> list[int]:
         """The processes in it."""

@@ -25,6 +25,11 @@ def granted(gpu: str, devices: Path = Path("/dev")) -> list[Path]:
     return [*wanted, *(path for name in SHARED if (path := devices / name).exists())]
 
 
+def numbers(gpu: str) -> list[str]:
+    """The granted GPUs as container engines know them."""
+    return ["all"] if gpu == "all" else [number.strip() for number in gpu.split(",") if number.strip()]
+
+
 def shown(gpu: str) -> Iterator[str]:
     """How bubblewrap is told to show them, over its own /dev."""
     for device in granted(gpu):
