@@ -4,6 +4,7 @@ import fcntl
 import os
 import secrets
 import shutil
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -39,9 +40,9 @@ def lock(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[None
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """A folder for a while; what a killed process left of its own, the next one removes."""
-    place = home() / "scratch"
-    place.mkdir(exist_ok=True)
+    """A folder for a while; what a killed process of this machine left of its own, the next one removes."""
+    place = home() / "temporary" / _machine()
+    place.mkdir(parents=True, exist_ok=True)
     for left in place.iterdir():
         owner, _, born = left.name.partition("-")[0].partition(".")
         if birth(owner) != born:
@@ -52,6 +53,11 @@ def scratch() -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _machine() -> str:
+    """Tells apart those who may share a cache, but know processes by numbers of their own."""
+    return f"{socket.gethostname()}.{Path('/proc/self/ns/pid').stat().st_ino}"
 
 
 def birth(pid: int | str) -> str:

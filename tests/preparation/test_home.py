@@ -134,13 +134,16 @@ def test_a_scratch_folder_is_gone_after_use(tmp_path, monkeypatch):
     with scratch() as folder:
         (folder / "deep").mkdir()
         assert folder.stat().st_mode & 0o777 == 0o700
-    assert not list((tmp_path / "scratch").iterdir())
+    assert not list((tmp_path / "temporary").glob("*/*"))
 
 
 def test_what_a_killed_process_left_in_scratch_is_removed_by_the_next(tmp_path, monkeypatch):
     monkeypatch.setenv("MLAGENTBENCH_HOME", str(tmp_path))
     code = "import os; from mlagentbench.home import scratch\nwith scratch() as folder: os.kill(os.getpid(), 9)"
     subprocess.run([sys.executable, "-c", code], check=False)
-    (left,) = (tmp_path / "scratch").iterdir()
+    (left,) = (tmp_path / "temporary").glob("*/*")
+    elsewhere = tmp_path / "temporary" / "another-machine" / left.name
+    elsewhere.mkdir(parents=True)
     with scratch() as folder, scratch() as other:
         assert not left.exists() and folder.exists() and other.exists()
+        assert elsewhere.exists()  # whose processes have numbers of their own

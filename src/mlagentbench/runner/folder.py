@@ -129,6 +129,10 @@ class RunFolder:
         self.trace.cut(ends[step - 1] if step else 0)
         if (self.path / "snapshots").is_dir():
             self.store().rewind(step)
+        self.set_aside()
+
+    def set_aside(self) -> None:
+        """Keep an old result as evidence, and have none."""
         old = self.path / "result.json"
         if old.is_file():
             tries = len(list(self.path.glob("result-*.json")))

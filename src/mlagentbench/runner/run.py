@@ -42,7 +42,7 @@ def run(
         note = work(agent, env, folder)
         ending: Ending = env.ending or ("crashed" if note else "stopped")
         with _turn(env.stopping):
-            graded = grade(setup.task, setup.data, env.world.store, len(env.steps), setup.sandbox)
+            graded = grade(setup.task, setup.data, env.world.store, len(env.steps), setup.sandbox, env.stopping)
     except (Fault, OSError) as fault:
         ending, graded, note = "fault", Grade(), f"{type(fault).__name__}: {fault}"
     finally:
@@ -58,6 +58,7 @@ def enter(
 ) -> Environment:
     """The environment in which the run begins, or goes on."""
     owner = unprivileged_user(folder.spec.id) if setup.sandbox.name == "bwrap" else None
+    stopping = Stopping(folder.path)
     world = World(
         workspace=Workspace(folder.path / "workspace", setup.task.config.read_only, owner),
         store=folder.store(setup.data),
@@ -65,10 +66,10 @@ def enter(
         runtime=setup.runtime,
         limits=folder.spec.limits,
         outputs=folder.path / "outputs",
-        ledger=Ledger(models, folder.spec.limits, folder.model_calls, folder.calls()),
+        ledger=Ledger(models, folder.spec.limits, folder.model_calls, folder.calls(), stopping),
         seed=folder.spec.seed,
         person=person,
-        stopping=Stopping(folder.path),
+        stopping=stopping,
     )
     return Environment(setup.task, folder.spec, world, folder.trace, folder.steps())
 
