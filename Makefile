@@ -33,6 +33,7 @@ format: .venv/installed-dev  ## put the code into its form
 bench: .venv/installed bubblewrap  ## measure what the harness itself costs
 	@$(BIN)/python benchmarks/overhead.py
 	@$(BIN)/python benchmarks/batch.py
+	@if $(BIN)/python -c "import ray" 2>/dev/null; then $(BIN)/python benchmarks/cluster.py; fi
 
 prove: .venv/installed bubblewrap prepare  ## run floor, baseline, tuner and reference on every task, print the table
 	@$(BIN)/python benchmarks/prove.py

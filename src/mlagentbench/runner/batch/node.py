@@ -18,7 +18,7 @@ from mlagentbench.runner.batch.cargo import Cargo, settle
 from mlagentbench.runner.batch.job import Job
 from mlagentbench.runner.batch.local import Local
 from mlagentbench.runner.batch.parcels import Parcel, Sender, put
-from mlagentbench.sandbox.gpu import granted
+from mlagentbench.sandbox.gpu import numbered
 from mlagentbench.words import say
 
 LOOK = 2.0  # seconds between two looks at what is new
@@ -30,8 +30,7 @@ def work(cargo: Cargo, state: list[Any], freight: dict[str, list[Any]], bell: An
     """Go on with a job as far as it comes; the first parcel says only that it begins."""
     yield ()
     try:
-        gpu = ",".join(map(str, ray.get_runtime_context().get_accelerator_ids()["GPU"]))
-        granted(gpu)
+        gpu = numbered(ray.get_runtime_context().get_accelerator_ids()["GPU"])
         setup = settle(cargo, {name: _contents(refs) for name, refs in freight.items()}, say)
         with _place(cargo) as place, _job(cargo) as job:
             for parcel in _contents(state)():
