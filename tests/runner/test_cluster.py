@@ -6,12 +6,14 @@ the folder of whoever starts a batch.
 
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -30,6 +32,8 @@ pytestmark = [
 ]
 Until = Callable[[Callable[[], object]], None]
 
+HEAD, *OTHERS = "127.0.0.2", "127.0.0.3", "127.0.0.4"  # Ray takes 127.0.0.1 for another address
+TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 NODE = """
 set -eu
 mount --make-rprivate /
@@ -88,7 +92,7 @@ for kind, address in {doors!r}:
 
 def free_port() -> int:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((HEAD, 0))
         return int(probe.getsockname()[1])
 
 
@@ -119,19 +123,17 @@ class Nodes:
     def __init__(self, hidden: Path) -> None:
         self.hidden = hidden
         self.session = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))  # sockets have short names
-        self.address = f"127.0.0.1:{free_port()}"
+        self.address = f"{HEAD}:{free_port()}"
         self._started: dict[str, subprocess.Popen[str]] = {}
 
     def start(self, ip: str) -> None:
         port = self.address.partition(":")[2]
         role = ["--head", f"--port={port}", "--include-dashboard=false"]
-        role = role if ip == "127.0.0.1" else [f"--address={self.address}"]
+        role = role if ip == HEAD else [f"--address={self.address}"]
         ray = [sys.executable, "-m", "ray.scripts.scripts", "start", *role, f"--node-ip-address={ip}"]
         ray += ["--num-cpus=2", "--num-gpus=2", "--object-store-memory=100000000", "--disable-usage-stats"]
-        ray += [f"--temp-dir={self.session}", "--block"]
-        quick = {"initial_delay_ms": 0, "period_ms": 1000, "timeout_ms": 2000, "failure_threshold": 3}
-        env = {**os.environ, **{f"RAY_health_check_{name}": str(value) for name, value in quick.items()}}
-        env |= {"PYTHONPATH": str(Path(mlagentbench.__file__).parents[1]), "PYTHONWARNINGS": "ignore"}
+        ray += [f"--temp-dir={self.session}", "--include-log-monitor=false", "--block"]
+        env = {**os.environ, **TOKEN, **QUICK, "PYTHONPATH": str(Path(mlagentbench.__file__).parents[1])}
         command = ["unshare", "-m", "sh", "-c", NODE, "sh", str(self.hidden), *ray]
         with (self.session / f"{ip}.txt").open("w") as log:
             self._started[ip] = subprocess.Popen(command, stdout=log, stderr=log, env=env, start_new_session=True)
@@ -173,15 +175,27 @@ class Nodes:
 
 
 @pytest.fixture(scope="module")
+def until() -> Until:
+    """Like the usual one, but a cluster takes its time on a busy machine."""
+
+    def look(condition: Callable[[], object]) -> None:
+        deadline = time.monotonic() + 90
+        while not condition():
+            assert time.monotonic() < deadline
+
+    return look
+
+
+@pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory, until: Until) -> Iterator[Nodes]:
     """Up and running."""
     started = Nodes(tmp_path_factory.mktemp("driver"))
     try:
-        started.start("127.0.0.1")
-        until(lambda: started.raylet("127.0.0.1"))
-        for ip in ("127.0.0.2", "127.0.0.3"):
+        started.start(HEAD)
+        until(lambda: started.raylet(HEAD))
+        for ip in OTHERS:
             started.start(ip)
-        until(lambda: all(started.raylet(ip) for ip in ("127.0.0.2", "127.0.0.3")))
+        until(lambda: all(started.raylet(ip) for ip in OTHERS))
         yield started
     finally:
         started.close()
@@ -198,7 +212,8 @@ def batch(nodes: Nodes, out: Path, *words: object) -> Iterator["subprocess.Popen
     """A batch on the cluster, in a process of its own."""
     command = [sys.executable, "-m", "mlagentbench", "batch", "--on", "ray", "--address", nodes.address]
     command += ["--out", *map(str, (out, *words)), "--json"]
-    with subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as driver:
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": {**os.environ, **TOKEN}}
+    with subprocess.Popen(command, text=True, **pipes) as driver:
         try:
             yield driver
         finally:
@@ -206,7 +221,7 @@ def batch(nodes: Nodes, out: Path, *words: object) -> Iterator["subprocess.Popen
 
 
 def results(driver: "subprocess.Popen[str]", code: int = 0) -> list[Result]:
-    said, complaints = driver.communicate(timeout=60)
+    said, complaints = driver.communicate(timeout=120)
     assert driver.returncode == code, complaints
     return [Result.model_validate(each) for each in json.loads(said)]
 
@@ -282,7 +297,7 @@ def test_a_lost_node_loses_no_run_counts_none_twice_and_leaves_no_sandbox(
         assert set(states(out).values()) == {"running"}
         began = {path.parent.name: path.read_bytes() for path in out.glob("*/run.json")}
         homes = {pid: nodes.node_of(pid) for pid in running("lost")}
-        victim = max({"127.0.0.2", "127.0.0.3"}, key=list(homes.values()).count)
+        victim = max(OTHERS, key=list(homes.values()).count)
         doomed = [pid for pid, home in homes.items() if home == victim]
         assert doomed and len(doomed) < len(homes)
         go.touch()
@@ -352,7 +367,7 @@ def test_a_node_that_was_cut_off_and_comes_back_writes_over_nothing(
     with batch(nodes, out, *words, *(["--shared"] if shared else [])) as driver:
         until(lambda: out.is_dir() and len(waiting(out)) == 1)
         home = nodes.node_of(running(name)[0])
-        if home == "127.0.0.1":
+        if home == HEAD:
             pytest.skip("the head cannot be cut off")
         go.touch()
         nodes.send(home, signal.SIGSTOP)

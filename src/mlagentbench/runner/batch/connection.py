@@ -2,6 +2,7 @@
 
 import logging
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -35,9 +36,9 @@ class Needs(Record):
 @contextmanager
 def connected(address: str = "") -> Iterator[None]:
     """A part of the cluster at this address, or of one of our own on this machine alone."""
-    for name, value in SETTINGS.items():
-        os.environ.setdefault(name, value)
     address = address or os.environ.get("RAY_ADDRESS") or "local"
+    for name, value in {**SETTINGS, **(_secret() if address == "local" else {})}.items():
+        os.environ.setdefault(name, value)
     if address.startswith("ray://"):
         raise UsageError("start the batch on a node of the cluster, and not through ray://; docs/scale.md tells how")
     try:
@@ -53,6 +54,11 @@ def connected(address: str = "") -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def _secret() -> dict[str, str]:
+    """What only we and our own cluster know; left to itself, Ray keeps one in a file that anybody may read."""
+    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 
 def room(resources: dict[str, float]) -> int:
