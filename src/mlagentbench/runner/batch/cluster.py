@@ -15,6 +15,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from mlagentbench.errors import BenchError, Fault, UsageError
 from mlagentbench.preparation.download import Say
+from mlagentbench.records import GB
 from mlagentbench.runner.batch.cargo import Cargo, agent_of, folders, pack
 from mlagentbench.runner.batch.connection import Needs, room
 from mlagentbench.runner.batch.job import Job
@@ -66,7 +67,7 @@ class Cluster:
         self, out: Path, setups: dict[str, Setup], suspects: Iterable[str], needs: Needs, shared: bool, say: Say
     ) -> None:
         self.out, self.setups, self.suspects = out, setups, set(suspects)
-        self.needs, self.shared = needs, str(out.resolve()) if shared else ""
+        self.needs, self.shared, self.say = needs, str(out.resolve()) if shared else "", say
         self._hashes = {name: setup.hashes for name, setup in setups.items()}
         self._task = ray.remote(num_returns="streaming", max_retries=0)(work)
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
@@ -76,11 +77,6 @@ class Cluster:
         self._flights: dict[str, Flight] = {}
         self._stopped = False
         self._lock, self._packing = Lock(), Lock()
-        for setup in setups.values():
-            resources = needs.resources(setup.task.config.limits.memory_gb)
-            if not room(resources):
-                told = f"{needs.cpus:g} CPUs, {needs.gpus:g} GPUs and {resources['memory'] / 2**30:g} GB"
-                say(f"no node of the cluster has {told} for a run of {setup.task.name}; it waits until one joins")
 
     def run(self, job: Job, gpu: str) -> Path:
         """Through lost nodes, as long as it comes further from one to the next."""
@@ -153,12 +149,11 @@ class Cluster:
             apart=job.name in self.suspects,
             shared=self.shared,
         )
-        limit = job.limits.get("memory_gb", setup.task.config.limits.memory_gb)
-        resources = self.needs.resources(limit)
+        resources = self.needs.resources(job.limits.get("memory_gb", setup.task.config.limits.memory_gb))
         placed = self._task.options(
             num_cpus=resources["CPU"], num_gpus=resources["GPU"], memory=resources["memory"], name=job.name
         )
-        freight = self._packed(job, setup)
+        freight = self._packed(job, setup, resources)
         with self._lock:
             flight = Flight(ticket, placed.remote(cargo, state, freight, self._bell))
             self._flights[job.name] = flight
@@ -166,10 +161,13 @@ class Cluster:
                 self._call_back(flight)
         return flight
 
-    def _packed(self, job: Job, setup: Setup) -> dict[str, list[Any]]:
-        """What all jobs of a setting take along, packed once."""
+    def _packed(self, job: Job, setup: Setup, resources: dict[str, float]) -> dict[str, list[Any]]:
+        """What all jobs of a setting take along, packed once; if there is no room for them, that is said once, too."""
         with self._packing:
             if job.setting not in self._freight:
+                if not room(resources):
+                    told = f"{self.needs.cpus:g} CPUs, {self.needs.gpus:g} GPUs and {resources['memory'] / GB:g} GB"
+                    self.say(f"no node has {told} for a run of {setup.task.name}; it waits until one joins")
                 found = folders(job, setup)
                 self._freight[job.setting] = {name: [*map(ray.put, pack(path))] for name, path in found.items()}
             return self._freight[job.setting]
