@@ -20,7 +20,7 @@ from mlagentbench.runner.batch.job import Job
 from mlagentbench.runner.batch.local import Local, Runner, ready
 
 TOY = str(Path(__file__).parents[1] / "tests" / "toy")
-RUNS, WARM, STEPS = 25, 4, 10
+RUNS, WARM, STEPS, PARCELS = 25, 4, 10, 1000
 MODEL = "\n=====\n".join(
     [
         'Action: Execute Script\nAction Input: {"script_name": "train.py"}',
@@ -43,6 +43,22 @@ def taken(runner: Runner, jobs: list[Job]) -> list[float]:
         times.append(time.perf_counter() - started)
         assert (place / "result.json").is_file(), place
     return times[WARM:]
+
+
+def parcels() -> float:
+    """Processor seconds that one parcel costs whoever hears of it."""
+    import ray
+
+    def empty() -> Iterator[tuple[()]]:
+        for _ in range(PARCELS):
+            yield ()
+
+    stream = ray.remote(num_returns="streaming")(empty).remote()
+    ray.get(next(stream))
+    before = time.process_time()
+    for ref in stream:
+        ray.get(ref)
+    return (time.process_time() - before) / (PARCELS - 1)
 
 
 def measure() -> Iterator[Figure]:
@@ -74,6 +90,7 @@ def measured(folder: Path) -> Iterator[Figure]:
     yield Figure("what Ray adds to a run", added, "ms", 100, task, "a bare Ray task")
     worst = (sorted(there)[-2] - sorted(here)[-2]) * 1000
     yield Figure("the same, second slowest of each", worst, "ms", 300)
+    yield Figure("processor time of the batch for each parcel", parcels() * 1000, "ms", 5)
 
 
 if __name__ == "__main__":
