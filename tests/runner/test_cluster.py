@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,7 @@ class Nodes:
         ray = [sys.executable, "-m", "ray.scripts.scripts", "start", *role, f"--node-ip-address={ip}"]
         ray += ["--num-cpus=2", "--num-gpus=2", "--object-store-memory=100000000", "--disable-usage-stats"]
         ray += [f"--temp-dir={self.session}", "--include-log-monitor=false", "--block"]
+        ray += [f"--dashboard-agent-listen-port={free_port()}"]
         env = {**os.environ, **TOKEN, **QUICK, "PYTHONPATH": str(Path(mlagentbench.__file__).parents[1])}
         command = ["unshare", "-m", "sh", "-c", NODE, "sh", str(self.hidden), *ray]
         with (self.session / f"{ip}.txt").open("w") as log:
@@ -207,11 +209,9 @@ def nodes(tmp_path_factory: pytest.TempPathFactory, until: Until) -> Iterator[No
     """Up and running."""
     started = Nodes(tmp_path_factory.mktemp("driver"))
     try:
-        started.start(HEAD)
-        until(lambda: started.joined(HEAD))
-        for ip in OTHERS:
+        for ip in (HEAD, *OTHERS):  # one after another: two at once may choose the same ports
             started.start(ip)
-        until(lambda: all(map(started.joined, OTHERS)))
+            until(partial(started.joined, ip))
         yield started
     finally:
         started.close()
