@@ -35,6 +35,7 @@ bench: .venv/installed bubblewrap  ## measure what the harness itself costs
 	@$(BIN)/python benchmarks/batch.py
 	@$(BIN)/python benchmarks/anytime.py
 	@$(BIN)/python benchmarks/report.py
+	@if $(BIN)/python -c "import ray" 2>/dev/null; then $(BIN)/python benchmarks/cluster.py; fi
 
 gallery: .venv/installed-dev bubblewrap chromium  ## run a batch over all tasks, make the pictures of docs/gallery.md; hours
 	@$(BIN)/mlagentbench batch benchmarks/gallery.toml --out runs/gallery

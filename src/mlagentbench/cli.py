@@ -1,6 +1,5 @@
 """The command line: parses, calls one function, prints. Heavy things are imported where they are used."""
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
@@ -11,7 +10,19 @@ import typer
 
 from mlagentbench import bridges, many, reporting
 from mlagentbench.errors import Fault, UsageError
-from mlagentbench.options import AgentName, AsJson, EditionName, Gpu, Instance, Isolation, RunPath, TaskName, print_json
+from mlagentbench.options import (
+    AgentName,
+    AgentOptions,
+    AsJson,
+    EditionName,
+    Gpu,
+    Instance,
+    Isolation,
+    RunPath,
+    TaskName,
+    agent_options,
+    print_json,
+)
 
 app = typer.Typer(
     name="mlagentbench",
@@ -110,7 +121,7 @@ def run(
     edit_model: Annotated[str, typer.Option("--edit-model", help="One for rewriting scripts.")] = "",
     tokens: Annotated[int | None, typer.Option("--tokens", help="Most tokens of all models together.")] = None,
     dollars: Annotated[float | None, typer.Option("--dollars", help="Most dollars for all models together.")] = None,
-    options: Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE: an option of the agent.")] = None,
+    options: AgentOptions = None,
     as_json: AsJson = False,
 ) -> None:
     """Let an agent work on a task, and grade what it leaves."""
@@ -121,7 +132,7 @@ def run(
     from mlagentbench.terminal.live import watching
     from mlagentbench.words import say
 
-    told = dict(_option(given) for given in options or [])
+    told = agent_options(options)
     who = Contestant(agent=agent, options=told, model=model, fast_model=fast_model, edit_model=edit_model)
     make(who, seed)  # a mistyped name should not wait for a download
     asked = {"steps": steps, "hours": hours, "memory_gb": memory, "tokens": tokens, "dollars": dollars}
@@ -132,17 +143,6 @@ def run(
         with watching() as watch:
             result = start(setup, who, folder, seed, limits, watch)
     _show_result(result, as_json)
-
-
-def _option(given: str) -> tuple[str, Any]:
-    """NAME=VALUE, where VALUE is JSON if it can be, and else text."""
-    name, equals, value = given.partition("=")
-    if not equals:
-        raise UsageError(f"--set takes NAME=VALUE, and {given!r} has no =")
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
 
 
 @app.command()

@@ -4,11 +4,13 @@ import os
 import platform
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 
 from mlagentbench.records import Hardware
 
 
+@cache
 def hardware() -> Hardware:
     """The machine at hand."""
     return Hardware(

@@ -44,27 +44,26 @@ def scratch() -> Iterator[Path]:
     folder = place / secrets.token_hex(8)
     with lock(home() / "temporary.lock"):  # or somebody takes a folder for left behind before it is held
         place.mkdir(exist_ok=True)
-        for left in place.iterdir():
-            _sweep(left)
-        folder.mkdir(mode=0o700)
-        held = os.open(folder, os.O_RDONLY)
+        for mark in place.glob("*.held"):
+            _sweep(mark)
+        mark = folder.with_suffix(".held")
+        held = mark.open("w")
         fcntl.flock(held, fcntl.LOCK_EX)
+        folder.mkdir(mode=0o700)
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        os.close(held)
+        mark.unlink(missing_ok=True)
+        held.close()
 
 
-def _sweep(folder: Path) -> None:
-    """Remove a folder that nobody holds: the kernel lets go of what the dead held."""
-    with suppress(OSError):
-        found = os.open(folder, os.O_RDONLY)
-        try:
-            fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
-        finally:
-            os.close(found)
+def _sweep(mark: Path) -> None:
+    """Remove a folder that nobody holds: the kernel lets go of what the dead held, whatever machine they were on."""
+    with suppress(OSError), mark.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(mark.with_suffix(""), ignore_errors=True)
+        mark.unlink()
 
 
 def build(target: Path, make: Callable[[Path], None]) -> None:

@@ -2,14 +2,17 @@
 
 import time
 from collections.abc import Iterable, Mapping
-from threading import RLock
+from concurrent.futures import Future
+from threading import RLock, Thread
 from typing import Literal, TypeVar
 
 from mlagentbench.errors import Fault, PromptTooLong, RunOver, UsageError
 from mlagentbench.journal import Journal, printable
 from mlagentbench.models.base import Model
 from mlagentbench.records import Limits, Message, ModelCall, Prompt, Reply, Role
+from mlagentbench.stopping import LOOK, Stopping
 
+LAST_WORD = 5.0  # seconds for a reply that is paid for, when somebody wants to stop
 CHARACTERS = 3  # of a token, or more: a prompt is guessed to be rather too long than too short
 
 Spoken = TypeVar("Spoken", Message, Reply)
@@ -19,9 +22,14 @@ class Ledger:
     """The models of one run, by role, and the account of what they were asked and what they cost."""
 
     def __init__(
-        self, models: Mapping[Role, Model], limits: Limits, journal: Journal, recorded: Iterable[ModelCall] = ()
+        self,
+        models: Mapping[Role, Model],
+        limits: Limits,
+        journal: Journal,
+        recorded: Iterable[ModelCall] = (),
+        stopping: Stopping | None = None,
     ) -> None:
-        self.models, self.limits = models, limits
+        self.models, self.limits, self.stopping = models, limits, stopping or Stopping()
         self.tokens, self.dollars = 0, 0.0
         self.step, self.inside = 1, False  # what is asked for now
         self.exhausted: Literal["tokens", "money"] | None = None
@@ -110,7 +118,7 @@ class Ledger:
         started, reply, too_long = time.monotonic(), None, ""
         self.asking = role
         try:
-            reply = _printable(model.reply(prompt))
+            reply = _printable(self._heard(model, prompt))
         except PromptTooLong as error:
             too_long = str(error) or "the prompt is too long"
         finally:
@@ -143,9 +151,31 @@ class Ledger:
         if reply:
             self._spend(reply)
 
+    def _heard(self, model: Model, prompt: Prompt) -> Reply:
+        """What the model says, asked in a thread of its own: whoever wants to stop need not wait for it."""
+        answer: Future[Reply] = Future()
+        Thread(target=_answer, args=(answer, model, prompt), name="model", daemon=True).start()
+        patience = LAST_WORD
+        while True:
+            try:
+                return answer.result(timeout=LOOK)
+            except TimeoutError:
+                if answer.done():
+                    raise  # it is the model's own
+            patience -= LOOK if self.stopping.asked else 0.0
+            if patience <= 0:
+                self.stopping.heed()
+
     def _spend(self, reply: Reply) -> None:
         self.tokens += reply.input_tokens + reply.output_tokens
         self.dollars += reply.dollars
+
+
+def _answer(answer: "Future[Reply]", model: Model, prompt: Prompt) -> None:
+    try:
+        answer.set_result(model.reply(prompt))
+    except BaseException as error:  # noqa: BLE001 - handed to the thread that asked
+        answer.set_exception(error)
 
 
 def _printable(said: Spoken) -> Spoken:

@@ -3,16 +3,18 @@
 import json
 import os
 import sys
-from contextlib import redirect_stdout
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from mlagentbench.errors import UsageError
-from mlagentbench.options import AsJson, print_json
+from mlagentbench.options import AgentOptions, AsJson, agent_options, print_json
 
 Several = list[str] | None
+Number = float | None
 Place = Annotated[Path, typer.Argument(metavar="RUN|FOLDER", help="The folder of a batch, of a run, or of runs.")]
 
 
@@ -39,17 +41,24 @@ def batch(
     budget_dollars: Annotated[float | None, typer.Option("--budget-dollars", help="Most for all runs.")] = None,
     budget_hours: Annotated[float | None, typer.Option("--budget-hours", help="Most for all, added up.")] = None,
     tries: Annotated[int | None, typer.Option("--tries", min=1, help="Of a run that ends as a fault.")] = None,
+    options: AgentOptions = None,
+    on: Annotated[str, typer.Option("--on", help="here, or ray: a Ray cluster.")] = "here",
+    address: Annotated[str, typer.Option("--address", help="Of the cluster, or auto; else one on this machine.")] = "",
+    shared: Annotated[bool, typer.Option("--shared", help="All nodes see --out: nothing is sent back.")] = False,
+    cpus: Annotated[Number, typer.Option("--cpus-per-run", help="Set aside on a cluster; 1 by default.")] = None,
+    gpus: Annotated[Number, typer.Option("--gpus-per-run", help="None by default; 0.5 shares one.")] = None,
+    memory_per_run: Annotated[Number, typer.Option("--memory-per-run", help="GB; else the scripts' limit.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run every combination of a plan, or go on with a batch that was stopped or killed."""
-    from mlagentbench.runner.batch.conduct import conduct, slots_of
+    from mlagentbench.runner.batch.conduct import conduct
     from mlagentbench.runner.batch.plan import read
     from mlagentbench.terminal.progress import drawing, summary
     from mlagentbench.words import say
 
     given: dict[str, Any] = {"tasks": tasks, "agents": agents, "models": models, "seeds": seeds}
     given |= {"fast_model": fast_model, "edit_model": edit_model, "repetitions": repetitions, "tries": tries}
-    given |= {"edition": edition, "sandbox": isolation, "instance": instance}
+    given |= {"edition": edition, "sandbox": isolation, "instance": instance, "options": agent_options(options)}
     limits = {"steps": steps, "hours": hours, "tokens": tokens, "dollars": dollars, "memory_gb": memory}
     given |= {"limits": _given(limits), "budget": _given({"dollars": budget_dollars, "hours": budget_hours})}
     given = {name: value for name, value in given.items() if value}
@@ -57,8 +66,10 @@ def batch(
     if folder is None:
         raise UsageError("pass --out FOLDER: the same command with the same folder goes on with a batch")
     wanted = read(plan, given) if plan or given else None
-    with redirect_stdout(sys.stderr), drawing() as show:  # whatever an agent prints is no result
-        ended = conduct(folder, wanted, slots_of(jobs, gpu), say, show)
+    needs = _given({"cpus": cpus, "gpus": gpus, "memory_gb": memory_per_run})
+    found = _machines(on, jobs, gpu, address, shared, needs)
+    with redirect_stdout(sys.stderr), found as (machines, slots), drawing() as show:  # what agents print is no result
+        ended = conduct(folder, wanted, slots, say, show, machines)
     if as_json:
         print_json([result.model_dump(mode="json") for result in ended.results])
     for line in summary(ended, folder):
@@ -68,6 +79,29 @@ def batch(
         sys.stdout.flush()
         os._exit(code)  # a thread that waits for a model would keep us; what it loses is done again
     raise typer.Exit(code)
+
+
+@contextmanager
+def _machines(
+    on: str, jobs: int | None, gpu: str, address: str, shared: bool, needs: dict[str, float]
+) -> Iterator[tuple[Any, list[str]]]:
+    """Who runs jobs, and in which slots."""
+    from mlagentbench.runner.batch.conduct import slots_of
+    from mlagentbench.runner.batch.local import Local
+
+    if on == "here":
+        if address or shared or needs:
+            raise UsageError("--address, --shared and what is set aside per run are for --on ray")
+        yield Local, slots_of(jobs, gpu)
+        return
+    if on != "ray":
+        raise UsageError(f"there is no {on!r} to run on; there are: here, ray")
+    if gpu:
+        raise UsageError("Ray hands out the GPUs of its nodes: pass --gpus-per-run instead of --gpu")
+    from mlagentbench.runner.batch.connection import machines_of
+
+    with machines_of(address, shared, needs, jobs) as found:
+        yield found
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:

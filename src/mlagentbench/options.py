@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from mlagentbench.errors import UsageError
+
 TaskName = Annotated[str, typer.Argument(metavar="TASK", help="A task of the suite, or a folder with a task.toml.")]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
 EditionName = Annotated[str, typer.Option("--edition", help="open: no credentials, minutes; paper: the paper's data.")]
@@ -14,6 +16,21 @@ Gpu = Annotated[str, typer.Option("--gpu", help="GPUs that scripts may use: a nu
 Instance = Annotated[str, typer.Option("--instance", help="Data drawn by prepare --fresh.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 AgentName = Annotated[str, typer.Option("--agent", help="An agent's name, or a file PATH.py.")]
+AgentOptions = Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE: an option of the agent.")]
+
+
+def agent_options(given: list[str] | None) -> dict[str, Any]:
+    """NAME=VALUE, where VALUE is JSON if it can be, and else text."""
+    told: dict[str, Any] = {}
+    for each in given or []:
+        name, equals, value = each.partition("=")
+        if not equals:
+            raise UsageError(f"--set takes NAME=VALUE, and {each!r} has no =")
+        try:
+            told[name] = json.loads(value)
+        except ValueError:
+            told[name] = value
+    return told
 
 
 def print_json(value: Any) -> None:

@@ -55,8 +55,9 @@ class TaskConfig(Record):
 class Task:
     """One task folder, and the parts of it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, origin: str = "") -> None:
         self.folder = folder.resolve()
+        self._origin = origin
         self.name = self.folder.name
         missing = [name for name in FILES if not (self.folder / name).is_file()]
         missing += [f"the folder {name}" for name in FOLDERS if not (self.folder / name).is_dir()]
@@ -88,7 +89,9 @@ class Task:
 
     @property
     def origin(self) -> str:
-        """What `load` must be told to find this task again."""
+        """What `load` must be told to find this task again, where it came from if this is a copy."""
+        if self._origin:
+            return self._origin
         return self.name if self.folder.parent == SUITE.resolve() else str(self.folder)
 
     @property

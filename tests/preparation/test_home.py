@@ -141,7 +141,7 @@ def test_what_a_killed_process_left_in_scratch_is_removed_by_the_next(tmp_path, 
     monkeypatch.setenv("MLAGENTBENCH_HOME", str(tmp_path))
     code = "import os; from mlagentbench.home import scratch\nwith scratch() as folder: os.kill(os.getpid(), 9)"
     subprocess.run([sys.executable, "-c", code], check=False)
-    (left,) = (tmp_path / "temporary").iterdir()
+    (left,) = (path for path in (tmp_path / "temporary").iterdir() if path.is_dir())
     with scratch() as folder, scratch() as other:
         assert not left.exists() and folder.exists() and other.exists()
 

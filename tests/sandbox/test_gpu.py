@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from mlagentbench.errors import UsageError
-from mlagentbench.sandbox.gpu import granted
+from mlagentbench.sandbox.gpu import granted, numbered
 
 HERE = sorted(Path("/dev").glob("nvidia[0-9]*"))
 
@@ -44,3 +44,12 @@ def test_a_run_that_asks_for_a_missing_gpu_ends_before_it_begins(cli, toy: Path,
     done = cli("run", toy, "--agent", "nothing", "--gpu", "0", "--out", tmp_path / "run")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "no GPU '0' here" in done.stderr and not (tmp_path / "run" / "run.json").exists()
+
+
+def test_gpus_that_cannot_be_opened_do_not_count(devices: Path) -> None:
+    (devices / "nvidia0").unlink()
+    (devices / "nvidia0").mkdir()  # which cannot be opened for writing, not even by root
+    assert numbered(["0"], devices) == "1" and numbered(["1", "0"], devices) == "10,1" and numbered([], devices) == ""
+    for ordinal in ("2", "GPU-0a1b", ""):
+        with pytest.raises(UsageError, match="2 of 3 can be opened"):
+            numbered([ordinal], devices)

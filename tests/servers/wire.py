@@ -66,8 +66,8 @@ class Wire(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, *script: Reply, key: str = "", pace: float = 0.02) -> None:
-        super().__init__(("127.0.0.1", 0), Request)
+    def __init__(self, *script: Reply, key: str = "", pace: float = 0.02, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), Request)
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
         self.script: list[Reply] = list(script)
         self.seen: list[Seen] = []

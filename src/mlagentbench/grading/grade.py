@@ -20,6 +20,7 @@ from mlagentbench.preparation.prepare import Prepared
 from mlagentbench.records import Record
 from mlagentbench.sandbox.base import Sandbox
 from mlagentbench.sandbox.choose import unprivileged_user
+from mlagentbench.stopping import LOOK, Stopping
 from mlagentbench.task import Task
 from mlagentbench.workspace.manifest import Entry
 from mlagentbench.workspace.store import Store
@@ -38,13 +39,15 @@ class Grade(Record):
     seconds: float = 0.0
 
 
-def grade(task: Task, data: Prepared, store: Store, step: int, sandbox: Sandbox) -> Grade:
+def grade(
+    task: Task, data: Prepared, store: Store, step: int, sandbox: Sandbox, stopping: Stopping | None = None
+) -> Grade:
     """The grade of the workspace as it was after a step; a crash of the grader is a TaskFault, and never a zero."""
     started = time.monotonic()
     with _submission(task, store, step) as submission:
         if isinstance(submission, InvalidSubmission):
             return Grade(invalid=str(submission))
-        found = _ask_child(task, *submission, data.private, sandbox)
+        found = _ask_child(task, *submission, data.private, sandbox, stopping or Stopping())
     return found.but(seconds=round(time.monotonic() - started, 3))
 
 
@@ -80,22 +83,23 @@ def _is_script(name: str, entry: Entry) -> bool:
     return entry.kind == "file" and name.endswith(".py") and entry.size <= SOURCE and len(name) < LONGEST
 
 
-def _ask_child(task: Task, submission: Path, sources: Path, private: Path, sandbox: Sandbox) -> Grade:
+def _ask_child(
+    task: Task, submission: Path, sources: Path, private: Path, sandbox: Sandbox, stopping: Stopping
+) -> Grade:
     with scratch() as folder:
         answer, errors = folder / "answer.json", folder / "errors.txt"
         try:
             with errors.open("wb") as stderr:  # what it says is neither trusted nor held in memory
-                child = subprocess.run(
+                child = subprocess.Popen(
                     command("child", task.folder, submission, sources, private, answer),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=stderr,
-                    timeout=task.config.grading_minutes * 60,
                     env=dict(environment(task, sandbox)),
                     cwd=folder,
-                    check=False,
                     start_new_session=True,  # Ctrl-C is for the harness; a grader that it ends would look like a fault
                 )
+            _await(child, task.config.grading_minutes * 60, stopping)
         except subprocess.TimeoutExpired as error:
             raise TaskFault(f"{task.name}/grade.py took over {task.config.grading_minutes:g} minutes") from error
         if child.returncode != 0 or not answer.is_file():
@@ -110,6 +114,24 @@ def command(module: str, *paths: Path) -> list[str]:
     """How a grader's process is started: it dies with us, however we die."""
     python = [sys.executable, "-P", "-m", f"mlagentbench.grading.{module}"]
     return ["setpriv", "--pdeathsig", "KILL", "--", *python, *map(str, paths)]
+
+
+def _await(child: "subprocess.Popen[bytes]", seconds: float, stopping: Stopping) -> None:
+    """Until it is done; it does not outlive anybody's patience, nor somebody who wants to stop."""
+    deadline = time.monotonic() + seconds
+    try:
+        while True:
+            try:
+                child.wait(LOOK)
+                return
+            except subprocess.TimeoutExpired:
+                if time.monotonic() > deadline:
+                    raise
+            stopping.heed()
+    except BaseException:
+        child.kill()
+        child.wait()
+        raise
 
 
 def environment(task: Task, sandbox: Sandbox) -> Iterator[tuple[str, str]]:

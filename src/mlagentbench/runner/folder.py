@@ -136,6 +136,10 @@ class RunFolder:
         if (self.path / "snapshots").is_dir():
             self.store().rewind(step)
         (self.path / GRADES).unlink(missing_ok=True)  # of steps that may be done otherwise now
+        self.set_aside()
+
+    def set_aside(self) -> None:
+        """Keep an old result as evidence, and have none."""
         old = self.path / "result.json"
         if old.is_file():
             tries = len(list(self.path.glob("result-*.json")))

@@ -57,7 +57,7 @@ def conclude(
         if fault:
             raise fault
         with _turn(env.stopping):
-            graded = grade(setup.task, setup.data, env.world.store, len(env.steps), setup.sandbox)
+            graded = grade(setup.task, setup.data, env.world.store, len(env.steps), setup.sandbox, env.stopping)
     except (Fault, OSError) as error:
         ending, note = "fault", f"{type(error).__name__}: {error}"
     finally:
@@ -73,6 +73,7 @@ def enter(
 ) -> Environment:
     """The environment in which the run begins, or goes on."""
     owner = None if setup.sandbox.name == "none" else unprivileged_user(folder.spec.id)
+    stopping = Stopping(folder.path)
     world = World(
         workspace=Workspace(folder.path / "workspace", setup.task.config.read_only, owner),
         store=folder.store(setup.data),
@@ -80,10 +81,10 @@ def enter(
         runtime=setup.runtime,
         limits=folder.spec.limits,
         outputs=folder.path / "outputs",
-        ledger=Ledger(models, folder.spec.limits, folder.model_calls, folder.calls()),
+        ledger=Ledger(models, folder.spec.limits, folder.model_calls, folder.calls(), stopping),
         seed=folder.spec.seed,
         person=person,
-        stopping=Stopping(folder.path),
+        stopping=stopping,
     )
     return Environment(setup.task, folder.spec, world, folder.trace, folder.steps())
 

@@ -10,7 +10,7 @@ from mlagentbench.errors import UsageError
 from mlagentbench.hardware import hardware
 from mlagentbench.preparation.download import Say
 from mlagentbench.preparation.prepare import Prepared, lookup, prepared
-from mlagentbench.records import Contestant, Hashes, Limits, RunSpec
+from mlagentbench.records import Baseline, Contestant, Hashes, Limits, RunSpec
 from mlagentbench.runner.baselines import baseline_of
 from mlagentbench.runtimes.base import Runtime, ensure
 from mlagentbench.sandbox.base import Sandbox
@@ -28,6 +28,7 @@ class Setup:
     data: Prepared
     runtime: Runtime
     sandbox: Sandbox
+    baseline: Baseline | None = None
 
     @property
     def hashes(self) -> Hashes:
@@ -50,7 +51,7 @@ class Setup:
             interactive=interactive,
             metric=self.task.config.metric,
             better=self.task.config.better,
-            baseline=baseline_of(self.task, self.edition, self.data),
+            baseline=self.baseline,
             hashes=self.hashes,
             hardware=hardware(),
             started=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -64,7 +65,8 @@ def set_up(task: str, edition: str, isolation: str, say: Say, instance: str = ""
     granted(gpu)
     isolated = sandbox(isolation, gpu)
     runtime = ensure(loaded.config.runtime, say)
-    return Setup(loaded, edition, prepared(loaded, edition, say, instance), runtime, isolated)
+    data = prepared(loaded, edition, say, instance)
+    return Setup(loaded, edition, data, runtime, isolated, baseline_of(loaded, edition, data))
 
 
 def set_up_again(spec: RunSpec, say: Say) -> Setup:
@@ -73,7 +75,8 @@ def set_up_again(spec: RunSpec, say: Say) -> Setup:
         raise UsageError("it was imported without a grade: import its log again with --grade EDITION")
     task = Task.load(spec.task)
     isolated = sandbox("bwrap" if spec.imported else spec.sandbox, spec.gpu)
-    return Setup(task, spec.edition, _same_data(task, spec, say), ensure(task.config.runtime, say), isolated)
+    data = _same_data(task, spec, say)
+    return Setup(task, spec.edition, data, ensure(task.config.runtime, say), isolated, spec.baseline)
 
 
 def _same_data(task: Task, spec: RunSpec, say: Say) -> Prepared:

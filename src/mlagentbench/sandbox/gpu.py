@@ -3,7 +3,7 @@
 import os
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -28,6 +28,23 @@ def granted(gpu: str, devices: Path = Path("/dev")) -> list[Path]:
 def numbers(gpu: str) -> list[str]:
     """The granted GPUs as container engines know them."""
     return ["all"] if gpu == "all" else [number.strip() for number in gpu.split(",") if number.strip()]
+
+
+def numbered(ordinals: Sequence[str], devices: Path = Path("/dev")) -> str:
+    """`gpu` for GPUs as CUDA counts them: only those that may be opened, since containers and Slurm hide the others."""
+    there = sorted(devices.glob("nvidia[0-9]*"), key=lambda path: int(path.name[6:]))
+    usable = [path.name[6:] for path in there if _opens(path)]
+    if wrong := [each for each in ordinals if not each.isdigit() or int(each) >= len(usable)]:
+        raise UsageError(f"no GPU {wrong[0]!r} here: {len(usable)} of {len(there)} can be opened")
+    return ",".join(usable[int(each)] for each in ordinals)
+
+
+def _opens(path: Path) -> bool:
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+    except OSError:  # a control group forbids what permissions allow
+        return False
+    return True
 
 
 def shown(gpu: str) -> Iterator[str]:

@@ -61,9 +61,9 @@ def _death(code: int) -> str:
 class Apart:
     """One such process, under way."""
 
-    def __init__(self, place: Path, gpu: str) -> None:
+    def __init__(self, place: Path, gpu: str, task: Path) -> None:
         self._child = subprocess.Popen(
-            _command("proceed", str(place), gpu),
+            _command("proceed", str(place), gpu, str(task)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

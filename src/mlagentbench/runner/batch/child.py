@@ -27,7 +27,7 @@ def tell() -> None:
     print(found.model_dump_json(), end="", flush=True)
 
 
-def go_on(place: Path, gpu: str) -> None:
+def go_on(place: Path, gpu: str, task: str) -> None:
     """The run, to its end or until somebody asks it to stop."""
     worlds: list[Environment] = []
 
@@ -37,7 +37,7 @@ def go_on(place: Path, gpu: str) -> None:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, stop)
-    setup = set_up_again(RunFolder(place).spec.but(gpu=gpu), _say)
+    setup = set_up_again(RunFolder(place).spec.but(gpu=gpu, task=task), _say)
     proceed(place, None, _say, worlds.append, setup)
 
 
@@ -50,7 +50,7 @@ def main(parent: str, what: str, *words: str) -> int:
     if os.getppid() != int(parent):
         return FAULT  # who died before it could be arranged that we die, too
     try:
-        tell() if what == "traits" else go_on(Path(words[0]), words[1])
+        tell() if what == "traits" else go_on(Path(words[0]), *words[1:])
     except KeyboardInterrupt:
         return STOPPED
     except UsageError as error:

@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import Field
 
 from mlagentbench.errors import UsageError
+from mlagentbench.hardware import hardware
 from mlagentbench.preparation.download import Say
 from mlagentbench.records import Hashes, Record, Result
 from mlagentbench.runner.batch.batch import Batch, Show
@@ -64,6 +65,8 @@ def conduct(
         folder.write(record)
         survey.adopt(record)
         suspects = {job.name for job in todo if (path / job.name / "run.json").is_file()} if died else set[str]()
+        if machines is Local:
+            _warn(todo, setups, len(slots), say)
         batch = Batch(survey, plan, machines(path, setups, suspects), slots, show, say)
         for job in todo:
             batch.add(job)
@@ -100,6 +103,14 @@ def _agreed(path: Path, record: BatchRecord, old: BatchRecord | None) -> BatchRe
             raise _refusal(path, f"the agent {agent}")
     pinned: dict[str, Hashes] = {**old.hashes, **record.hashes}
     return record.but(hashes=pinned, agents={**old.agents, **record.agents})
+
+
+def _warn(jobs: list[Job], setups: dict[str, Setup], slots: int, say: Say) -> None:
+    """Scripts may use all the memory that they are allowed, and all at once."""
+    allowed = (job.limits.get("memory_gb", setups[job.setting].task.config.limits.memory_gb) for job in jobs)
+    asked, there = sum(sorted(allowed)[-slots:]), hardware().memory_gb
+    if asked > there:
+        say(f"note: the scripts of {slots} runs at a time may use {asked:g} GB of memory, and there are {there:g} GB")
 
 
 def _refusal(path: Path, what: str) -> UsageError:

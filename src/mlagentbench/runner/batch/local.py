@@ -48,17 +48,21 @@ class Local:
     def run(self, job: Job, gpu: str) -> Path:
         """Begin or go on."""
         place = self.out / job.name
+        self.work(job, place, gpu, apart=job.name in self.suspects)
+        return place
+
+    def work(self, job: Job, place: Path, gpu: str, apart: bool) -> None:
+        """The same in any folder."""
         setup = self.setups[job.setting]
         setup = replace(setup, sandbox=sandbox(job.sandbox, gpu))
         if not (place / "run.json").is_file():
             self._unchanged(job, setup.hashes)
             _clear(place)
             begin(setup, job.who, place, job.seed, job.limits)
-        if job.who.agent.endswith(".py") or job.name in self.suspects:
-            self._apart(place, gpu)
+        if job.who.agent.endswith(".py") or apart:
+            self._apart(place, gpu, setup)
         else:
             self._here(place, setup)
-        return place
 
     def stop(self) -> None:
         """All of them, and whatever begins later."""
@@ -86,8 +90,8 @@ class Local:
             with self._lock:
                 self._stops -= set(stops)
 
-    def _apart(self, place: Path, gpu: str) -> None:
-        child = Apart(place, gpu)
+    def _apart(self, place: Path, gpu: str, setup: Setup) -> None:
+        child = Apart(place, gpu, setup.task.folder)
         self._add(child.stop)
         try:
             trouble = child.wait()
@@ -95,7 +99,7 @@ class Local:
             with self._lock:
                 self._stops.discard(child.stop)
         if trouble:
-            _note(place, trouble)
+            note_death(place, trouble)
 
     def _add(self, stop: Callable[[], None]) -> None:
         with self._lock:
@@ -104,7 +108,7 @@ class Local:
                 stop()
 
 
-def _note(place: Path, trouble: str) -> None:
+def note_death(place: Path, trouble: str) -> None:
     """Record a death as what it is: a fault of this try."""
     folder = RunFolder(place)
     with folder.lock():

@@ -122,7 +122,11 @@ def _task(name: str, edition: str) -> str:
 
 
 def read(path: Path | None, given: dict[str, Any]) -> Plan:
-    """The plan in a file, with what was given besides in place of what it says; or the one that was given whole."""
+    """The plan in a file, with what was given besides in place of what it says; or the one that was given whole.
+
+    `options` are for all of its agents.
+    """
+    given = dict(given)
     try:
         told = tomllib.loads(path.read_text(encoding="utf-8")) if path else {}
     except (OSError, UnicodeDecodeError) as error:
@@ -132,10 +136,12 @@ def read(path: Path | None, given: dict[str, Any]) -> Plan:
     for one, other in (("seeds", "repetitions"), ("repetitions", "seeds")):
         if one in given:
             told.pop(other, None)
+    options = given.pop("options", {})
     for name in ("limits", "budget"):
         if isinstance(told.get(name, {}), dict) and name in given:
             given = {**given, name: {**told.get(name, {}), **given[name]}}
     try:
-        return Plan.model_validate({**told, **given})
+        plan = Plan.model_validate({**told, **given})
+        return plan.but(agents=tuple(each.but(options={**each.options, **options}) for each in plan.agents))
     except ValidationError as error:
         raise UsageError(f"{path or 'the plan'}: {explain(error).replace('value error, ', '')}") from error
