@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
+from contextvars import copy_context
 from threading import RLock, Thread
 from typing import Literal, TypeVar
 
@@ -154,7 +155,8 @@ class Ledger:
     def _heard(self, model: Model, prompt: Prompt) -> Reply:
         """What the model says, asked in a thread of its own: whoever wants to stop need not wait for it."""
         answer: Future[Reply] = Future()
-        Thread(target=_answer, args=(answer, model, prompt), name="model", daemon=True).start()
+        context = copy_context()  # a model of somebody else's may look for its own things there
+        Thread(target=context.run, args=(_answer, answer, model, prompt), name="model", daemon=True).start()
         patience = LAST_WORD
         while True:
             try:

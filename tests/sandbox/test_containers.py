@@ -58,13 +58,13 @@ globals().update({test.__name__: test for test in REUSED})
 HARMLESS = ("/proc/self/mem ", "/proc/self/uid_map ", "/proc/timer_list DONE b''")
 
 
-def _obstacle(engine: str) -> str:
+def _obstacle(engine: str, folder: Path) -> str:
     """Why there can be no containers here; a machine on which crun cannot work may have runc."""
     if not shutil.which(engine):
         return f"there is no {engine} here"
     tried = _tried(engine)
     if tried and engine == "podman":
-        config = home() / "containers-of-tests.conf"
+        config = folder / "containers.conf"
         config.write_text('[engine]\nruntime = "runc"\n')
         os.environ["CONTAINERS_CONF"] = str(config)
         tried = _tried(engine)
@@ -83,9 +83,9 @@ def _tried(engine: str) -> str:
 
 
 @pytest.fixture(scope="session", params=["podman", "docker"])
-def engine(request: pytest.FixtureRequest) -> str:
+def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Each engine that works on this machine."""
-    if why := _obstacle(request.param):
+    if why := _obstacle(request.param, tmp_path_factory.mktemp("engine")):
         pytest.skip(why)
     name: str = request.param
     return name
