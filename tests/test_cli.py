@@ -77,7 +77,7 @@ def test_mistakes_are_one_line_and_exit_code_two(call: Callable[..., Said], toy:
         ("list", "unicorns"): "there is no list of 'unicorns'; there are: tasks, agents, actions, models, runtimes",
         ("resume", tmp_path): "is not a run",
         ("resume", tmp_path / "nowhere"): "is not a run",
-        ("grade", tmp_path): "is not a run",
+        ("grade", tmp_path): "no run lies below",
         ("verify", tmp_path): "is not a run",
         ("show", tmp_path): "is not a run",
         ("show", tmp_path / "nowhere"): "neither the folder of a run nor a task",
@@ -233,7 +233,7 @@ def test_a_fault_is_exit_code_one_and_a_result(
     code, out, _ = call("show", tmp_path / "run")
     assert "FAULT, which counts for nothing" in out
     code, out, err = call("grade", tmp_path / "run")
-    assert code == 1 and "TaskFault: step 2: toy/grade.py failed: ZeroDivisionError" in err
+    assert code == 1 and "TaskFault: toy/grade.py failed: ZeroDivisionError" in err
 
 
 def test_the_other_commands_speak_json_too(call: Callable[..., Said], toy: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from mlagentbench.errors import UsageError
 from mlagentbench.options import AsJson, print_json
 
 Folders = Annotated[list[Path], typer.Argument(metavar="FOLDER...", help="Folders of runs or of batches; bundles.")]
@@ -139,6 +140,7 @@ def judge(
 def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
     out: Annotated[Path | None, typer.Option("-o", "--out", help="The file to write; else NAME.zip here.")] = None,
+    to: Annotated[str, typer.Option("--to", help="bundle, or inspect: a log that `inspect view` opens.")] = "bundle",
     without_data: Annotated[bool, typer.Option("--without-data", help="Leave out the task's public data.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -148,6 +150,15 @@ def export(
     from mlagentbench.words import command
 
     folder = RunFolder(run)
+    if to == "inspect":
+        from mlagentbench.adapters.inspect.logs import write as write_log
+
+        target = out or Path(f"{folder.path.name}.eval")
+        write_log(folder.path, target)
+        print_json({"log": str(target), "bytes": target.stat().st_size}) if as_json else print(target)
+        return
+    if to != "bundle":
+        raise UsageError(f"there is no form {to!r}; there are: bundle, inspect")
     target = out or Path(f"{folder.path.name}.zip")
     contents = write(folder, target, not without_data)
     size = target.stat().st_size

@@ -95,9 +95,10 @@ def test_a_run_that_goes_on_can_be_looked_at(env, do, tmp_path):
 
 def test_the_viewer_lists_what_the_command_wrote(play, tmp_path):
     result = play(lambda env: env.step(Call(action="Final Answer", args={"final_answer": "x"})))
-    command = [sys.executable, "-m", "mlagentbench.adapters.inspect.logs", result.folder, "-o"]
-    done = subprocess.run([*command, tmp_path / "logs" / "a.eval"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    log = tmp_path / "logs" / "a.eval"
+    command = [sys.executable, "-m", "mlagentbench", "export", result.folder, "--to", "inspect", "-o", log]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{log}\n", "")
     assert zipfile.is_zipfile(tmp_path / "logs" / "a.eval")
     assert [Path(found.name).name for found in list_eval_logs(str(tmp_path / "logs"))] == ["a.eval"]
 

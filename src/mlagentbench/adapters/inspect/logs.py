@@ -1,7 +1,6 @@
 """A run of ours as a log that `inspect view` opens: messages, tool calls, models asked, scores, usage."""
 
 import math
-import sys
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -168,19 +167,3 @@ def _metrics(score: Score) -> list[EvalScore]:
         EvalScore(name=name, scorer=SCORER, scored_samples=1, metrics={"mean": EvalMetric(name="mean", value=value)})
         for name, value in known.items()
     ]
-
-
-def main() -> None:
-    """RUN -o FILE.eval."""
-    words = sys.argv[1:]
-    if len(words) != 3 or words[1] != "-o":
-        sys.exit("usage: python -m mlagentbench.adapters.inspect.logs RUN -o FILE.eval")
-    try:
-        write(Path(words[0]), Path(words[2]))
-    except UsageError as error:
-        print(f"mlagentbench: {error}", file=sys.stderr)
-        sys.exit(2)
-
-
-if __name__ == "__main__":
-    main()

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError
 
 from anyio import from_thread
+from anyio.lowlevel import current_token
 from inspect_ai.model import (
     ChatMessage,
     ChatMessageAssistant,
@@ -48,12 +49,12 @@ class Asked(Model):
 
     def __init__(self, model: InspectModel, halt: Halt) -> None:
         super().__init__(str(model))
-        self._model, self._halt = model, halt
+        self._model, self._halt, self._loop = model, halt, current_token()
 
     def reply(self, prompt: Prompt) -> Reply:
         """What it says."""
         try:
-            output = from_thread.run(self._generate, prompt)
+            output = from_thread.run(self._generate, prompt, token=self._loop)
         except LimitExceededError as over:
             self._halt(over)
             raise Stopped(str(over)) from over
