@@ -139,6 +139,8 @@ def test_a_run_with_the_local_model_is_recorded_and_graded(local: Model, play: C
 
 def test_ctrl_c_is_heard_in_the_middle_of_a_reply(local: Model) -> None:
     program = (
+        "import signal\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # who started us may ignore it\n"
         "from mlagentbench.models.base import load\n"
         "from mlagentbench.records import Message, Prompt\n"
         "model = load('local')\n"
