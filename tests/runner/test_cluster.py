@@ -249,8 +249,9 @@ def patient(folder: Path, name: str, go: Path, seconds: float = 1000) -> Path:
     return path
 
 
-def waiting(out: Path) -> list[str]:
+def waiting(out: Path, driver: "subprocess.Popen[str]") -> list[str]:
     """The runs of which was brought back that they are in the middle of a script."""
+    assert driver.poll() is None, "".join(driver.communicate())
     outputs = [path for path in out.glob("*/outputs/step-0002.txt") if b"waiting" in path.read_bytes()]
     return [path.parent.parent.name for path in outputs]
 
@@ -309,7 +310,7 @@ def test_a_lost_node_loses_no_run_counts_none_twice_and_leaves_no_sandbox(
     go = tmp_path / "go"
     agent = patient(nodes.hidden, "lost", go, seconds=12)
     with batch(nodes, out, "--task", toy, "--agent", agent, "--repetitions", 4, "--jobs", 4) as driver:
-        until(lambda: out.is_dir() and len(waiting(out)) == 4)
+        until(lambda: len(waiting(out, driver)) == 4)
         assert set(states(out).values()) == {"running"}
         began = {path.parent.name: path.read_bytes() for path in out.glob("*/run.json")}
         homes = {pid: nodes.node_of(pid) for pid in running("lost")}
@@ -337,7 +338,7 @@ def test_a_driver_that_is_killed_leaves_nothing_running_and_the_same_command_goe
     go = tmp_path / "go"
     words = ["--task", toy, "--agent", patient(nodes.hidden, "orphan", go), "--repetitions", 2]
     with batch(nodes, out, *words) as driver:
-        until(lambda: out.is_dir() and len(waiting(out)) == 2)
+        until(lambda: len(waiting(out, driver)) == 2)
         driver.kill()
         driver.communicate()
     until(lambda: not running("orphan"))
@@ -359,8 +360,8 @@ def test_stop_reaches_runs_on_other_nodes(
     words = ["--task", toy, "--agent", patient(nodes.hidden, name, go), "--repetitions", 2]
     words += ["--shared"] if shared else []
     with batch(nodes, out, *words) as driver:
-        until(lambda: out.is_dir() and len(waiting(out)) == 2)
-        one = waiting(out)[0]
+        until(lambda: len(waiting(out, driver)) == 2)
+        one = waiting(out, driver)[0]
         assert cli("stop", out / one).stdout == f"stopped: {out / one}\n"
         assert states(out)[one] == "stopped" and list(states(out).values()).count("running") == 1
         driver.terminate()
@@ -381,7 +382,7 @@ def test_a_node_that_was_cut_off_and_comes_back_writes_over_nothing(
     go, name = tmp_path / "go", f"frozen{shared:d}"
     words = ["--task", toy, "--agent", patient(nodes.hidden, name, go, seconds=20), "--jobs", 1]
     with batch(nodes, out, *words, *(["--shared"] if shared else [])) as driver:
-        until(lambda: out.is_dir() and len(waiting(out)) == 1)
+        until(lambda: len(waiting(out, driver)) == 1)
         home = nodes.node_of(running(name)[0])
         if home == HEAD:
             pytest.skip("the head cannot be cut off")
