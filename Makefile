@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format prepare prove bench bubblewrap clean
+.PHONY: help run test check format prepare prove bench gallery bubblewrap chromium clean
 
 help:  ## show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -14,7 +14,7 @@ help:  ## show this
 run: .venv/installed bubblewrap  ## set up, let the tuner work on house-price, print the verdict
 	@$(BIN)/mlagentbench run house-price --agent tuner --steps 24
 
-test: .venv/installed-dev bubblewrap  ## set up, then run the tests
+test: .venv/installed-dev bubblewrap chromium  ## set up, then run the tests
 	@$(BIN)/mlagentbench prepare --data-only
 	@$(BIN)/mlagentbench prepare house-price BabyLM
 	@echo "make: running the tests"
@@ -33,7 +33,13 @@ format: .venv/installed-dev  ## put the code into its form
 bench: .venv/installed bubblewrap  ## measure what the harness itself costs
 	@$(BIN)/python benchmarks/overhead.py
 	@$(BIN)/python benchmarks/batch.py
+	@$(BIN)/python benchmarks/anytime.py
+	@$(BIN)/python benchmarks/report.py
 	@if $(BIN)/python -c "import ray" 2>/dev/null; then $(BIN)/python benchmarks/cluster.py; fi
+
+gallery: .venv/installed-dev bubblewrap chromium  ## run a batch over all tasks, make the pictures of docs/gallery.md; hours
+	@$(BIN)/mlagentbench batch benchmarks/gallery.toml --out runs/gallery
+	@$(BIN)/python benchmarks/gallery.py runs/gallery --grade-steps
 
 prove: .venv/installed bubblewrap prepare  ## run floor, baseline, tuner and reference on every task, print the table
 	@$(BIN)/python benchmarks/prove.py
@@ -44,6 +50,10 @@ prepare: .venv/installed bubblewrap  ## download and split the data of all tasks
 bubblewrap:
 	@command -v bwrap >/dev/null || { echo "make: installing bubblewrap, which isolates agents"; \
 	  $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq bubblewrap >/dev/null; }
+
+chromium:
+	@command -v chromium >/dev/null || { echo "make: installing chromium, in which pages are tested"; \
+	  $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

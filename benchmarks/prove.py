@@ -1,8 +1,9 @@
 """Proves every task sound: nothing and the baseline never succeed, the reference always does. Prints a table.
 
-    python benchmarks/prove.py [TASK ...] [--seeds 5] [--edition open]
+    python benchmarks/prove.py [TASK ...] [--seeds 5] [--edition open] [--out FOLDER]
 
-Runs that take over a minute are made with one seed only. Exits with 1 if a task is not sound.
+Runs that take over a minute are made with one seed only. With --out the runs are kept, and what is finished there is
+not made again. Exits with 1 if a task is not sound.
 """
 
 import argparse
@@ -13,15 +14,17 @@ import time
 from pathlib import Path
 from typing import Any
 
+from mlagentbench.errors import UsageError
 from mlagentbench.hardware import hardware
 from mlagentbench.records import Result
+from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.setup import Setup, set_up
 from mlagentbench.runner.start import start
 from mlagentbench.task import Task
 from mlagentbench.words import number, percent
 
 MINUTE = 60
-TUNER = {"steps": 16, "hours": 0.03}  # it shall show that something can be gained, not how much
+TUNER = {"steps": 10, "hours": 0.02}  # it shall show that something can be gained, not how much
 HEADS = (
     "task",
     "baseline",
@@ -40,13 +43,21 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def trials(setup: Setup, agent: str, seeds: int, limits: dict[str, Any] | None = None) -> list[Result]:
+def trial(setup: Setup, agent: str, seed: int, limits: dict[str, Any], out: Path) -> Result:
+    """One run, or the one that is there already."""
+    place = out / f"{setup.task.name}.{agent}.s{seed}"
+    known = RunFolder(place).result if (place / "result.json").is_file() else None
+    if known and known.hashes != setup.hashes:
+        raise UsageError(f"{place} was made of something else; choose another --out")
+    return known or start(setup, agent, place, seed, limits)
+
+
+def trials(setup: Setup, agent: str, seeds: int, out: Path, limits: dict[str, Any] | None = None) -> list[Result]:
     """Runs with several seeds, or with one if that takes long."""
     found: list[Result] = []
     for seed in range(seeds):
-        with tempfile.TemporaryDirectory(prefix="mlagentbench-prove-") as folder:
-            found.append(start(setup, agent, Path(folder, "run"), seed, limits))
-        last = found[-1]
+        last = trial(setup, agent, seed, limits or {}, out)
+        found.append(last)
         said = f"score {number(last.score)}, {'success' if last.success else 'no success'} {last.note}"
         say(f"{setup.task.name}: {agent}, seed {seed}: {said}, {last.seconds:.1f} s + {last.grading_seconds:.1f} s")
         if last.seconds + last.grading_seconds > MINUTE:
@@ -66,14 +77,14 @@ def successes(results: list[Result]) -> str:
     return f"{sum(result.success for result in results)}/{len(results)}"
 
 
-def prove(name: str, edition: str, seeds: int) -> tuple[tuple[str, ...], bool]:
+def prove(name: str, edition: str, seeds: int, out: Path) -> tuple[tuple[str, ...], bool]:
     """One row of the table, and whether the task is sound."""
     setup = set_up(name, edition, "bwrap", say)
     known = setup.task.edition(edition).baseline
-    nothing = trials(setup, "nothing", 1)
-    baseline = trials(setup, "baseline", seeds)
-    tuner = trials(setup, "tuner", 1, TUNER)
-    reference = trials(setup, "reference", seeds)
+    nothing = trials(setup, "nothing", 1, out)
+    baseline = trials(setup, "baseline", seeds, out)
+    tuner = trials(setup, "tuner", 1, out, TUNER)
+    reference = trials(setup, "reference", seeds, out)
     everyone = {"nothing": nothing, "baseline": baseline, "tuner": tuner, "reference": reference}
     row = (
         name,
@@ -93,13 +104,15 @@ def main() -> int:
     parser.add_argument("tasks", nargs="*", default=Task.names())
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--edition", default="open")
+    parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     started = time.monotonic()
     rows, unsound = [], []
-    for name in given.tasks:
-        row, sound = prove(name, given.edition, given.seeds)
-        rows.append(row)
-        unsound += [] if sound else [name]
+    with tempfile.TemporaryDirectory(prefix="mlagentbench-prove-") as folder:
+        for name in given.tasks:
+            row, sound = prove(name, given.edition, given.seeds, given.out or Path(folder))
+            rows.append(row)
+            unsound += [] if sound else [name]
     print("| " + " | ".join(HEADS) + " |\n|" + "---|" * len(HEADS))
     for row in rows:
         print("| " + " | ".join(row) + " |")

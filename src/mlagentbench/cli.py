@@ -8,7 +8,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from mlagentbench import many
+from mlagentbench import bridges, many, reporting
 from mlagentbench.errors import Fault, UsageError
 from mlagentbench.options import (
     AgentName,
@@ -174,44 +174,60 @@ def _show_result(result: Any, as_json: bool) -> None:
 
 @app.command()
 def grade(
-    run: RunPath,
-    every_step: Annotated[bool, typer.Option("--every-step", help="Grade the workspace after each step.")] = False,
+    folder: Annotated[Path, typer.Argument(metavar="RUN|FOLDER", help="A run, a batch, or a folder of runs.")],
+    every_step: Annotated[
+        bool, typer.Option("--every-step", help="Grade what each step left; kept in the run.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Grade a run again from its snapshots; nothing in the run is changed."""
-    from mlagentbench.runner.folder import RunFolder
-    from mlagentbench.runner.setup import changed, set_up_again
-    from mlagentbench.runner.verify import curve
+    """Grade runs again from their snapshots; what they claim is not changed."""
+    from mlagentbench.reports.anytime import grade_steps
+    from mlagentbench.reports.runs import read
     from mlagentbench.words import number, say
 
-    folder = RunFolder(run)
-    setup = set_up_again(folder.spec, say)
-    if differing := changed(folder.spec, setup):
-        say(f"note: the {' and '.join(differing)} changed since the run; this is not the score that it would have had")
-    grades = curve(folder, setup, every_step)
-    found = []
-    for step, graded in grades:
-        found.append({"step": step, **graded.model_dump(mode="json")})
-        if not as_json:
-            print(f"step {step:>4}   {number(graded.score):>12}   {graded.invalid}")
+    runs = read([folder])
+    faults = grade_steps(runs, say) if every_step else []
+    found = [grade for run in runs for grade in _grades(run, every_step)]
     if as_json:
         print_json(found)
+    else:
+        for row in found:
+            name = f"{row['run']}   " if len(runs) > 1 else ""
+            print(f"{name}step {row['step']:>4}   {number(row['score']):>12}   {row['invalid']}")
+    if faults:
+        raise typer.Exit(1)
+
+
+def _grades(run: Any, every_step: bool) -> list[dict[str, Any]]:
+    from mlagentbench.reports.anytime import step_grades
+    from mlagentbench.runner.verify import grade_again
+    from mlagentbench.words import say
+
+    if every_step:
+        grades = step_grades(run, own=False)
+        return [{"run": run.name, **grade.model_dump(mode="json", exclude={"key"})} for grade in grades]
+    step, grade = grade_again(run.folder, say)
+    return [{"run": run.name, "step": step, **grade.model_dump(mode="json")}]
 
 
 @app.command()
 def verify(
-    run: RunPath,
+    run: Annotated[Path, typer.Argument(metavar="RUN|BUNDLE", help="The folder of a run, or a file made by export.")],
     trusted: Annotated[bool, typer.Option("--trust-agent", help="Also run an agent that came from a file.")] = False,
+    task: Annotated[str, typer.Option("--task", help="Where the task lies, if it is not in the suite.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Check every hash and score that a run claims, by computing them again."""
+    from mlagentbench.reports.unbundle import opened
     from mlagentbench.runner.folder import RunFolder
     from mlagentbench.runner.setup import set_up_again
     from mlagentbench.runner.verify import verify as check
     from mlagentbench.words import say
 
-    folder = RunFolder(run)
-    checks = check(folder, set_up_again(folder.spec, say), trusted)
+    with opened(run) as place:
+        folder = RunFolder(place)
+        setup = set_up_again(folder.spec.but(task=task) if task else folder.spec, say)
+        checks = check(folder, setup, trusted)
     if as_json:
         print_json([found.model_dump() for found in checks])
     else:
@@ -246,25 +262,39 @@ def baseline(
 
 @app.command()
 def show(
-    what: Annotated[str, typer.Argument(metavar="RUN|TASK", help="The folder of a run, or a task.")],
+    what: Annotated[str, typer.Argument(metavar="RUN|BUNDLE|TASK", help="A run's folder or bundle, or a task.")],
     step: Annotated[int | None, typer.Option("--step", help="One step in full.")] = None,
     diff: Annotated[bool, typer.Option("--diff", help="What changed in the workspace.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Tell a run as a story, one step in full, what it changed; or print a task's card."""
+    from mlagentbench.reports.unbundle import opened
     from mlagentbench.task import Task
     from mlagentbench.terminal.showing import show_run, show_task
 
     if what in Task.names() or Path(what, "task.toml").is_file():
         show_task(what, as_json)
-    elif Path(what).is_dir():
-        show_run(Path(what), step, diff, as_json)
+    elif Path(what).exists():
+        with opened(Path(what)) as place:
+            show_run(place, step, diff, as_json, what)
     else:
         raise UsageError(f"{what} is neither the folder of a run nor a task; there are: {', '.join(Task.names())}")
 
 
-for command in (many.batch, many.watch, many.stop):
-    app.command()(command)
+for command in (
+    many.batch,
+    many.watch,
+    many.stop,
+    reporting.report,
+    reporting.view,
+    reporting.compare,
+    reporting.leaderboard,
+    reporting.judge,
+    reporting.export,
+    bridges.import_,
+    bridges.mcp,
+):
+    app.command(command.__name__.rstrip("_"))(command)
 
 
 @app.command()

@@ -16,8 +16,9 @@ Base = TypeVar("Base")
 
 
 def names(room: str) -> list[str]:
-    """The plugins of a room: its modules, less `base`."""
-    return sorted(m.name for m in iter_modules([str(PACKAGE / room)]) if m.name != "base")
+    """The plugins of a room, or of a.room.within.one: its modules, less `base`."""
+    folder = PACKAGE.joinpath(*room.split("."))
+    return sorted(m.name for m in iter_modules([str(folder)]) if m.name != "base")
 
 
 def plugin(room: str, name: str) -> ModuleType:

@@ -4,7 +4,6 @@ import fcntl
 import os
 import secrets
 import shutil
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -40,31 +39,31 @@ def lock(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[None
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """A folder for a while; what a killed process of this machine left of its own, the next one removes."""
-    place = home() / "temporary" / _machine()
-    place.mkdir(parents=True, exist_ok=True)
-    for left in place.iterdir():
-        owner, _, born = left.name.partition("-")[0].partition(".")
-        if birth(owner) != born:
-            shutil.rmtree(left, ignore_errors=True)
-    folder = place / f"{os.getpid()}.{birth(os.getpid())}-{secrets.token_hex(8)}"
-    folder.mkdir(mode=0o700)
+    """A folder for a while; what a killed process left of its own, the next one removes."""
+    place = home() / "temporary"
+    folder = place / secrets.token_hex(8)
+    with lock(home() / "temporary.lock"):  # or somebody takes a folder for left behind before it is held
+        place.mkdir(exist_ok=True)
+        for mark in place.glob("*.held"):
+            _sweep(mark)
+        mark = folder.with_suffix(".held")
+        held = mark.open("w")
+        fcntl.flock(held, fcntl.LOCK_EX)
+        folder.mkdir(mode=0o700)
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        mark.unlink(missing_ok=True)
+        held.close()
 
 
-def _machine() -> str:
-    """Tells apart those who may share a cache, but know processes by numbers of their own."""
-    return f"{socket.gethostname()}.{Path('/proc/self/ns/pid').stat().st_ino}"
-
-
-def birth(pid: int | str) -> str:
-    """When a process started, which tells it from a later one with the same number; empty if it is gone."""
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    return ""
+def _sweep(mark: Path) -> None:
+    """Remove a folder that nobody holds: the kernel lets go of what the dead held, whatever machine they were on."""
+    with suppress(OSError), mark.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(mark.with_suffix(""), ignore_errors=True)
+        mark.unlink()
 
 
 def build(target: Path, make: Callable[[Path], None]) -> None:

@@ -123,6 +123,18 @@ class Ledger:
             too_long = str(error) or "the prompt is too long"
         finally:
             self.asking = None
+        self._record(prompt, role, reply, too_long, time.monotonic() - started)
+        if reply is None:
+            raise PromptTooLong(too_long)
+        return reply
+
+    def note(self, prompt: Prompt, role: Role, reply: Reply, seconds: float) -> None:
+        """Take down what whoever steps from outside asked by himself: it is recorded and counted as any other call."""
+        with self._lock:
+            prompt = prompt.but(messages=tuple(_printable(message) for message in prompt.messages))
+            self._record(prompt, role, _printable(reply), "", seconds)
+
+    def _record(self, prompt: Prompt, role: Role, reply: Reply | None, too_long: str, seconds: float) -> None:
         call = ModelCall(
             number=self._count + 1,
             step=self.step,
@@ -132,14 +144,12 @@ class Ledger:
             prompt=prompt,
             reply=reply,
             too_long=too_long,
-            seconds=round(time.monotonic() - started, 4),
+            seconds=round(seconds, 4),
         )
         self._journal.append(call.model_dump_json())
         self._count = call.number
-        if reply is None:
-            raise PromptTooLong(too_long)
-        self._spend(reply)
-        return reply
+        if reply:
+            self._spend(reply)
 
     def _heard(self, model: Model, prompt: Prompt) -> Reply:
         """What the model says, asked in a thread of its own: whoever wants to stop need not wait for it."""

@@ -31,7 +31,7 @@ def batch(
     repetitions: Annotated[int | None, typer.Option("--repetitions", min=1, help="Seeds 0, 1, 2, ...")] = None,
     seeds: Annotated[list[int] | None, typer.Option("--seed", min=0, help="A seed; may be repeated.")] = None,
     edition: Annotated[str | None, typer.Option("--edition", help="open (the default) or paper.")] = None,
-    isolation: Annotated[str | None, typer.Option("--sandbox", help="bwrap (the default) or none.")] = None,
+    isolation: Annotated[str | None, typer.Option("--sandbox", help="bwrap (the default); see run --help.")] = None,
     instance: Annotated[str | None, typer.Option("--instance", help="Data drawn by prepare --fresh.")] = None,
     steps: Annotated[int | None, typer.Option("--steps", help="Most steps of a run.")] = None,
     hours: Annotated[float | None, typer.Option("--hours", help="Most hours of a run.")] = None,

@@ -11,7 +11,7 @@ from mlagentbench.errors import UsageError
 TaskName = Annotated[str, typer.Argument(metavar="TASK", help="A task of the suite, or a folder with a task.toml.")]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
 EditionName = Annotated[str, typer.Option("--edition", help="open: no credentials, minutes; paper: the paper's data.")]
-Isolation = Annotated[str, typer.Option("--sandbox", help="bwrap, or none (marks the result unsandboxed).")]
+Isolation = Annotated[str, typer.Option("--sandbox", help="bwrap, podman[:IMAGE], docker[:IMAGE]; none: unsandboxed.")]
 Gpu = Annotated[str, typer.Option("--gpu", help="GPUs that scripts may use: a number, 0,1 or all; none by default.")]
 Instance = Annotated[str, typer.Option("--instance", help="Data drawn by prepare --fresh.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]

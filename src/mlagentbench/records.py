@@ -177,6 +177,14 @@ class Contestant(Record):
         return {role: name for role, name in named.items() if name}
 
 
+class Imported(Record):
+    """Where a run came from that another program made, and what of it could not be read."""
+
+    program: str
+    log: str
+    notes: tuple[str, ...] = ()
+
+
 class RunSpec(Contestant):
     """run.json: what was asked for."""
 
@@ -196,6 +204,7 @@ class RunSpec(Contestant):
     hashes: Hashes
     hardware: Hardware
     started: str
+    imported: Imported | None = None
 
 
 class Verdict(Record):
@@ -227,6 +236,7 @@ class Result(Record):
     note: str = ""
     violations: tuple[str, ...] = ()
     unsandboxed: bool = False
+    ungraded: bool = False  # imported, and no grader fits: it counts for nothing
     steps: int
     seconds: float
     tokens: int = 0

@@ -70,6 +70,8 @@ def judgement(result: Result) -> str:
     """The verdict in a word or a sentence."""
     if result.ending == "fault":
         return f"FAULT, which counts for nothing: {result.note}"
+    if result.ungraded:
+        return f"not graded, which counts for nothing: {result.note}"
     if not result.valid:
         return f"INVALID: {result.note}"
     if result.baseline is None:

@@ -676,7 +676,6 @@ def test_a_full_disk_loses_no_result_and_the_batch_goes_on_when_there_is_room(
         assert essence(Path(result.folder)) == essence(tmp_path / "kept" / Path(result.folder).name)
 
 
-@pytest.mark.slow  # its processes take those of other tests for dead, whose starts they see at another time
 def test_a_machine_that_was_started_again_has_another_clock_and_nobody_minds(
     toy: Path, tmp_path: Path, agent: Callable[..., str], until: Until, cli: Cli
 ) -> None:

@@ -10,7 +10,7 @@ from mlagentbench.errors import UsageError
 from mlagentbench.records import Call, Result
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.setup import Setup, set_up
-from mlagentbench.runner.verify import curve, verify
+from mlagentbench.runner.verify import verify
 
 Play = Callable[..., Result]
 ROWS = "id,value\n" + "".join(f"{n},{n + 0.5}\n" for n in range(10))
@@ -136,20 +136,6 @@ def test_an_unfinished_run_cannot_be_verified(run: RunFolder, setup: Setup) -> N
     (run.path / "result.json").unlink()
     with pytest.raises(UsageError, match="is not finished: mlagentbench resume"):
         verify(run, setup)
-
-
-def test_the_curve_grades_each_distinct_submission_once(
-    run: RunFolder, variant: Callable[..., Path], tmp_path: Path
-) -> None:
-    counted = f"open({str(tmp_path / 'count')!r}, 'a').write('.')\n" + LIGHT
-    setup = set_up(str(variant({"grade.py": counted})), "open", "bwrap", lambda line: None)
-    found = [(step, grade.score, grade.invalid) for step, grade in curve(run, setup, every_step=True)]
-    assert found[0] == (0, None, "submission.csv is missing")
-    assert found[1:3] == [(step, None, "ten rows are needed") for step in (1, 2)]
-    assert found[3:5] == [(step, 3.5, "") for step in (3, 4)]
-    assert found[5:] == [(step, 0.5, "") for step in range(5, 10)]
-    assert (tmp_path / "count").read_text() == "..."  # a missing file needs no grader
-    assert [(step, grade.score) for step, grade in curve(run, setup, every_step=False)] == [(9, 0.5)]
 
 
 SAME = "the agent, given the recorded replies, comes to the same steps"

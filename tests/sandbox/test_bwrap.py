@@ -16,7 +16,7 @@ import mlagentbench
 from mlagentbench.errors import SandboxFault, UsageError
 from mlagentbench.home import home
 from mlagentbench.sandbox.base import Box
-from mlagentbench.sandbox.bwrap import Bubblewrap, _secrets
+from mlagentbench.sandbox.bwrap import Bubblewrap, secret_places
 from mlagentbench.sandbox.choose import sandbox, unprivileged_user
 
 PROBE = """
@@ -117,48 +117,47 @@ def test_there_is_no_network(run: Runner) -> None:
     assert done(outcomes) == ["interfaces ['lo']"]
 
 
+GAINS = """
+def call(name, *arguments):
+    if getattr(libc, name)(*arguments) == -1: raise OSError(ctypes.get_errno(), name)
+attempt('mount', lambda: call('mount', b'none', b'/tmp', b'tmpfs', 0, None))
+attempt('bind', lambda: call('mount', b'/tmp', b'/workspace', None, 4096, None))
+attempt('umount', lambda: call('umount2', b'/proc', 2))
+attempt('remount', lambda: call('mount', b'none', b'/', None, 32 | 4096, None))
+for bit in (0x10000000, 0x20000, 0x20000000, 0x40000000):
+    attempt(f'unshare-{bit:x}', lambda: call('unshare', bit))
+attempt('ptrace', lambda: call('ptrace', 16, 1, None, None))
+attempt('setuid', lambda: os.setuid(0))
+attempt('setgroups', lambda: os.setgroups([0]))
+attempt('chroot', lambda: os.chroot('/tmp'))
+attempt('device', lambda: os.mknod('/workspace/sda', 0o060666, os.makedev(8, 0)))
+attempt('device-tmp', lambda: os.mknod('/tmp/mem', 0o020666, os.makedev(1, 1)))
+attempt('chown', lambda: os.chown('/workspace/script.py', 0, 0))
+attempt('hostname', lambda: socket.sethostname('x'))
+for command in ('mount -t tmpfs none /tmp', 'sudo -n id', 'newgrp root', 'bwrap --dev-bind / / id'):
+    attempt(command.split()[0] + '-program', lambda: subprocess.run(
+        command.split(), check=True, capture_output=True, stdin=subprocess.DEVNULL))
+import fcntl, pty
+master, slave = pty.openpty()
+attempt('tiocsti', lambda: fcntl.ioctl(slave, 0x5412, b'x'))
+attempt('tty', lambda: open('/dev/tty'))
+for name in ('/usr/x', '/etc/x', '/opt/x', '/opt/runtime/x', '/opt/python/x', '/x', '/dev/x', '/home/x'):
+    attempt(name, lambda: open(name, 'w'))
+for name in ('/proc/sys/kernel/core_pattern', '/proc/sysrq-trigger', '/proc/self/uid_map', '/proc/1/mem',
+             '/proc/self/mem', '/proc/1/oom_score_adj', '/etc/passwd', '/etc/hosts', '/usr/bin/env',
+             '/sys/fs/cgroup/pids/cgroup.procs', '/proc/self/setgroups', '/proc/1/clear_refs'):
+    attempt(name, lambda: open(name, 'r+'))
+for name in ('/proc/kcore', '/proc/kmsg', '/proc/1/map_files/x', '/proc/timer_list'):
+    attempt(name, lambda: open(name, 'rb').read(1))
+status = dict(line.split(':', 1) for line in open('/proc/self/status').read().splitlines())
+for name in ('CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb'): assert int(status[name], 16) == 0, name
+assert status['NoNewPrivs'].strip() == '1' and status['Seccomp'].strip() == '2'
+assert os.getuid() >= 1000 and os.getgroups() in ([], [os.getgid()])
+"""
+
+
 def test_no_privilege_can_be_gained(run: Runner) -> None:
-    outcomes = probe(
-        run,
-        """
-        def call(name, *arguments):
-            if getattr(libc, name)(*arguments) == -1: raise OSError(ctypes.get_errno(), name)
-        attempt('mount', lambda: call('mount', b'none', b'/tmp', b'tmpfs', 0, None))
-        attempt('bind', lambda: call('mount', b'/tmp', b'/workspace', None, 4096, None))
-        attempt('umount', lambda: call('umount2', b'/proc', 2))
-        attempt('remount', lambda: call('mount', b'none', b'/', None, 32 | 4096, None))
-        for bit in (0x10000000, 0x20000, 0x20000000, 0x40000000):
-            attempt(f'unshare-{bit:x}', lambda: call('unshare', bit))
-        attempt('ptrace', lambda: call('ptrace', 16, 1, None, None))
-        attempt('setuid', lambda: os.setuid(0))
-        attempt('setgroups', lambda: os.setgroups([0]))
-        attempt('chroot', lambda: os.chroot('/tmp'))
-        attempt('device', lambda: os.mknod('/workspace/sda', 0o060666, os.makedev(8, 0)))
-        attempt('device-tmp', lambda: os.mknod('/tmp/mem', 0o020666, os.makedev(1, 1)))
-        attempt('chown', lambda: os.chown('/workspace/script.py', 0, 0))
-        attempt('hostname', lambda: socket.sethostname('x'))
-        for command in ('mount -t tmpfs none /tmp', 'sudo -n id', 'newgrp root', 'bwrap --dev-bind / / id'):
-            attempt(command.split()[0] + '-program', lambda: subprocess.run(
-                command.split(), check=True, capture_output=True, stdin=subprocess.DEVNULL))
-        import fcntl, pty
-        master, slave = pty.openpty()
-        attempt('tiocsti', lambda: fcntl.ioctl(slave, 0x5412, b'x'))
-        attempt('tty', lambda: open('/dev/tty'))
-        for name in ('/usr/x', '/etc/x', '/opt/x', '/opt/runtime/x', '/opt/python/x', '/x', '/dev/x', '/home/x'):
-            attempt(name, lambda: open(name, 'w'))
-        for name in ('/proc/sys/kernel/core_pattern', '/proc/sysrq-trigger', '/proc/self/uid_map', '/proc/1/mem',
-                     '/proc/self/mem', '/proc/1/oom_score_adj', '/etc/passwd', '/etc/hosts', '/usr/bin/env',
-                     '/sys/fs/cgroup/pids/cgroup.procs', '/proc/self/setgroups', '/proc/1/clear_refs'):
-            attempt(name, lambda: open(name, 'r+'))
-        for name in ('/proc/kcore', '/proc/kmsg', '/proc/1/map_files/x', '/proc/timer_list'):
-            attempt(name, lambda: open(name, 'rb').read(1))
-        status = dict(line.split(':', 1) for line in open('/proc/self/status').read().splitlines())
-        for name in ('CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb'): assert int(status[name], 16) == 0, name
-        assert status['NoNewPrivs'].strip() == '1' and status['Seccomp'].strip() == '2'
-        assert os.getuid() == 1000 and os.getgroups() in ([], [1000])
-        """,
-    )
-    assert done(outcomes) == []
+    assert done(probe(run, GAINS)) == []
 
 
 def test_a_set_uid_file_of_the_agent_is_worth_nothing(run: Runner) -> None:
@@ -305,7 +304,7 @@ def test_what_lies_in_a_shown_folder_is_covered(box: Box, monkeypatch: pytest.Mo
         made = not inside.exists()
         inside.mkdir(exist_ok=True)
         try:
-            found = _secrets(replace(box, workspace=places[0] / "runs" / "workspace"))
+            found = secret_places(replace(box, workspace=places[0] / "runs" / "workspace"))
         finally:
             if made:
                 inside.rmdir()

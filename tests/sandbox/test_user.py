@@ -17,7 +17,9 @@ HARNESS = Path(__file__).parent / "harness.py"
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user; as one, the other tests do this")
 
 
-def as_user(run: Runner, code: str, seconds: float = 20, isolation: str = "bwrap") -> dict[str, object]:
+def as_user(
+    run: Runner, code: str, seconds: float = 20, isolation: str = "bwrap", before: str = "true"
+) -> dict[str, object]:
     """A harness of user 1234, with the Python, the packages and the runtime of ours where that user can read them."""
     runtime, home = run.box.runtime, run.folder / "home"
     places = {
@@ -38,11 +40,23 @@ def as_user(run: Runner, code: str, seconds: float = 20, isolation: str = "bwrap
     python = str(run.folder / "python" / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}")
     arguments = [isolation, str(run.workspace), run.marker, str(seconds), SMALL.model_dump_json()]
     done = subprocess.run(
-        ["unshare", "-m", "sh", "-c", f'{mounts} && exec "$@"', "sh", *user, python, "tests/harness.py", *arguments],
+        [
+            "unshare",
+            "-m",
+            "sh",
+            "-c",
+            f'{mounts} && {before} && exec "$@"',
+            "sh",
+            *user,
+            python,
+            "tests/harness.py",
+            *arguments,
+        ],
         cwd=run.folder,
         env={
             "PATH": os.environ["PATH"],
             "HOME": str(home),
+            "XDG_RUNTIME_DIR": str(home),
             "MLAGENTBENCH_HOME": str(home),
             "PYTHONPATH": f"{run.folder}/source:{run.folder}/packages",
             "SOME_API_KEY": "s3cret",

@@ -403,6 +403,34 @@ def test_a_diff_shows_text_and_sums_up_the_rest(store: Store, root: Path) -> Non
     assert store.diff(1, 2, cap=60).endswith("... (cut off)\n")
 
 
+def test_the_changes_of_all_steps_are_the_diffs_from_one_to_the_next(store: Store, root: Path) -> None:
+    (root / "train.py").write_text("a\nb\n")
+    store.snapshot(0)
+    (root / "train.py").write_text("a\nB\n")
+    (root / "new.txt").write_text("new\n")
+    store.snapshot(1)
+    (root / "new.txt").unlink()
+    (root / "link").symlink_to("x")
+    store.snapshot(3)
+    assert dict(store.changes()) == {1: store.diff(0, 1), 3: store.diff(1, 3)}
+    assert dict(store.changes(after=1)) == {3: store.diff(1, 3)}
+    assert store.eventful() == {0, 1, 3}
+
+
+def test_a_change_of_a_content_that_is_not_here_is_only_named(tmp_path: Path, root: Path) -> None:
+    (root / "data.csv").write_text("1\n")
+    given = tmp_path / "data.csv"
+    shutil.copy(root / "data.csv", given)
+    store = Store(tmp_path / "snapshots", root, {blake3(b"1\n").hexdigest(): given})
+    store.snapshot(0)
+    (root / "data.csv").write_text("22\n")
+    store.snapshot(1)
+    elsewhere = Store(tmp_path / "snapshots")
+    assert dict(elsewhere.changes()) == {1: "data.csv: file, 2 B, mode 644 -> file, 3 B, mode 644\n"}
+    with pytest.raises(Fault):
+        elsewhere.diff(0, 1)
+
+
 def test_a_diff_comes_to_an_end_for_files_made_to_confuse_it(store: Store, root: Path) -> None:
     (root / "a").write_text("".join(f"{n % 101}\n" for n in range(1999)))
     store.snapshot(1)

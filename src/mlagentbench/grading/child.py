@@ -5,6 +5,7 @@ import math
 import runpy
 import sys
 from pathlib import Path
+from typing import Any
 
 from mlagentbench.errors import Fault, InvalidSubmission
 
@@ -13,10 +14,19 @@ LONGEST = 1000  # characters of a sentence
 
 def main(folder: Path, submission: Path, sources: Path, private: Path, answer: Path) -> None:
     """Write the score, or whose fault it is that there is none."""
-    grader = runpy.run_path(str(folder / "grade.py"))
+    answer.write_text(json.dumps(asked(load(folder), submission, private, sources)))
+
+
+def load(folder: Path) -> dict[str, Any]:
+    """The functions of a task's grade.py."""
+    return runpy.run_path(str(folder / "grade.py"))
+
+
+def asked(grader: dict[str, Any], submission: Path, private: Path, sources: Path | None = None) -> dict[str, object]:
+    """What the grader says of a submission, and of the scripts beside it if they are given."""
     report: dict[str, object] = {}
     try:
-        if "violations" in grader:
+        if sources and "violations" in grader:
             report["violations"] = [_sentence(found) for found in grader["violations"](sources)]
         score = float(grader["grade"](submission, private))
         if not math.isfinite(score):
@@ -24,7 +34,7 @@ def main(folder: Path, submission: Path, sources: Path, private: Path, answer: P
         report["score"] = score
     except InvalidSubmission as error:
         report["invalid"] = _sentence(error) or "the submission is invalid"
-    answer.write_text(json.dumps(report))
+    return report
 
 
 def _sentence(said: object) -> str:

@@ -88,17 +88,14 @@ def _ask_child(
 ) -> Grade:
     with scratch() as folder:
         answer, errors = folder / "answer.json", folder / "errors.txt"
-        paths = [str(path) for path in (task.folder, submission, sources, private, answer)]
-        # It dies with us, however we die, and what it says is neither trusted nor held in memory.
-        command = ["setpriv", "--pdeathsig", "KILL", "--", sys.executable, "-P", "-m", "mlagentbench.grading.child"]
         try:
-            with errors.open("wb") as stderr:
+            with errors.open("wb") as stderr:  # what it says is neither trusted nor held in memory
                 child = subprocess.Popen(
-                    [*command, *paths],
+                    command("child", task.folder, submission, sources, private, answer),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=stderr,
-                    env=dict(_environment(task, sandbox)),
+                    env=dict(environment(task, sandbox)),
                     cwd=folder,
                     start_new_session=True,  # Ctrl-C is for the harness; a grader that it ends would look like a fault
                 )
@@ -111,6 +108,12 @@ def _ask_child(
             return Grade.model_validate_json(answer.read_bytes())
         except ValidationError as error:
             raise TaskFault(f"{task.name}/grade.py gave an answer that is none: {error}") from error
+
+
+def command(module: str, *paths: Path) -> list[str]:
+    """How a grader's process is started: it dies with us, however we die."""
+    python = [sys.executable, "-P", "-m", f"mlagentbench.grading.{module}"]
+    return ["setpriv", "--pdeathsig", "KILL", "--", *python, *map(str, paths)]
 
 
 def _await(child: "subprocess.Popen[bytes]", seconds: float, stopping: Stopping) -> None:
@@ -131,9 +134,10 @@ def _await(child: "subprocess.Popen[bytes]", seconds: float, stopping: Stopping)
         raise
 
 
-def _environment(task: Task, sandbox: Sandbox) -> Iterator[tuple[str, str]]:
+def environment(task: Task, sandbox: Sandbox) -> Iterator[tuple[str, str]]:
     """The few variables that a grader may see; tokens are not among them."""
-    yield from ((name, os.environ[name]) for name in ("PATH", "HOME", "MLAGENTBENCH_HOME") if name in os.environ)
+    names = ("PATH", "HOME", "MLAGENTBENCH_HOME", *sandbox.needs)
+    yield from ((name, os.environ[name]) for name in names if name in os.environ)
     yield "LANG", "C.UTF-8"
     yield "PYTHONPATH", str(PACKAGE)
     yield "PYTHONDONTWRITEBYTECODE", "1"

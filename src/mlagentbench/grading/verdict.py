@@ -10,17 +10,25 @@ LEVEL = 0.05  # chance at which a run of the untouched starter may look this goo
 
 def judge(score: float, baseline: Baseline, better: Better) -> Verdict:
     """Both verdicts; success needs both. Of a baseline of zero there is no per cent: any gain counts."""
-    gain = score - baseline.mean if better == "higher" else baseline.mean - score
-    improvement = gain / abs(baseline.mean) if baseline.mean else None
-    improved = gain > 0 if improvement is None else improvement > STEP
+    gain, share = _gain(score, baseline, better), improvement(score, baseline, better)
+    improved = gain > 0 if share is None else share > STEP
     p_value = chance(gain, baseline)
     return Verdict(
         baseline=baseline.mean,
-        improvement=improvement,
+        improvement=share,
         improved=improved,
         p_value=p_value,
         success=improved and p_value < LEVEL,
     )
+
+
+def improvement(score: float, baseline: Baseline, better: Better) -> float | None:
+    """How much better than the baseline, as a share of it."""
+    return _gain(score, baseline, better) / abs(baseline.mean) if baseline.mean else None
+
+
+def _gain(score: float, baseline: Baseline, better: Better) -> float:
+    return score - baseline.mean if better == "higher" else baseline.mean - score
 
 
 def chance(gain: float, baseline: Baseline) -> float:

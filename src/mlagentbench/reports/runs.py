@@ -38,12 +38,13 @@ class Run:
     def who(self) -> str:
         """The contestant in a few words; two that differ in anything never share them."""
         file = self.folder.agent_file
-        return entrant(self.spec) + (f" [{file_hash(file)[:6]}]" if file else "")
+        apart = " [imported]" if self.spec.imported else ""
+        return entrant(self.spec) + (f" [{file_hash(file)[:6]}]" if file else apart)
 
     @property
     def fault(self) -> bool:
         """Whether it says nothing about the agent."""
-        return self.result is not None and self.result.ending == "fault"
+        return self.result is not None and (self.result.ending == "fault" or self.result.ungraded)
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
@@ -66,7 +67,7 @@ def read(paths: Sequence[Path]) -> list[Run]:
     for path in paths:
         if not path.is_dir():
             raise UsageError(f"there is no folder {path}")
-        for place in _places(path):
+        for place in places(path):
             folder = RunFolder(place)
             found[folder.path] = Run(folder, folder.result)
     if not found:
@@ -74,7 +75,8 @@ def read(paths: Sequence[Path]) -> list[Run]:
     return list(found.values())
 
 
-def _places(path: Path) -> Iterator[Path]:
+def places(path: Path) -> Iterator[Path]:
+    """The folders of all runs below one, in order."""
     for parent, folders, files in os.walk(path):
         if "run.json" in files:
             folders.clear()  # what an agent left is no run

@@ -20,6 +20,7 @@ from mlagentbench.task import explain
 from mlagentbench.workspace.store import Store
 
 Kind = TypeVar("Kind", bound=Record)
+GRADES = "grades.jsonl"  # what the grader says of each step, if it was asked
 
 
 class RunFolder:
@@ -62,6 +63,11 @@ class RunFolder:
                 raise UsageError(f"a run is going on in {self.path}")
             (self.path / STOP).unlink(missing_ok=True)  # it was meant for an earlier holder
             yield
+
+    def require_own(self, deed: str) -> None:
+        """Refuse what makes sense for runs of this program only."""
+        if self.spec.imported:
+            raise UsageError(f"{self.path} was imported from {self.spec.imported.program}: it cannot be {deed}")
 
     @property
     def agent_file(self) -> Path | None:
@@ -129,6 +135,7 @@ class RunFolder:
         self.trace.cut(ends[step - 1] if step else 0)
         if (self.path / "snapshots").is_dir():
             self.store().rewind(step)
+        (self.path / GRADES).unlink(missing_ok=True)  # of steps that may be done otherwise now
         self.set_aside()
 
     def set_aside(self) -> None:

@@ -4,7 +4,7 @@ import inspect
 import os
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from threading import BoundedSemaphore
 from types import MappingProxyType
 
@@ -36,15 +36,30 @@ def run(
     env.ledger.in_order = agent.begins_again
     if watch:
         watch(env)
+    note, fault = "", None
+    with closing(env):
+        try:
+            if not env.replaying:
+                lay_out(env, setup)
+            note = work(agent, env, folder)
+        except (Fault, OSError) as error:
+            fault = error
+        return conclude(setup, env, folder, note, fault)
+
+
+def conclude(
+    setup: Setup, env: Environment, folder: RunFolder, note: str = "", fault: Fault | OSError | None = None
+) -> Result:
+    """Grade what was left, and write the result; a fault of ours is no grade."""
+    ending: Ending = env.ending or ("crashed" if note else "stopped")
+    graded = Grade()
     try:
-        if not env.replaying:
-            lay_out(env, setup)
-        note = work(agent, env, folder)
-        ending: Ending = env.ending or ("crashed" if note else "stopped")
+        if fault:
+            raise fault
         with _turn(env.stopping):
             graded = grade(setup.task, setup.data, env.world.store, len(env.steps), setup.sandbox, env.stopping)
-    except (Fault, OSError) as fault:
-        ending, graded, note = "fault", Grade(), f"{type(fault).__name__}: {fault}"
+    except (Fault, OSError) as error:
+        ending, note = "fault", f"{type(error).__name__}: {error}"
     finally:
         env.close()
     result = account(folder, env.steps, ending, graded)
@@ -57,7 +72,7 @@ def enter(
     setup: Setup, folder: RunFolder, person: Person | None = None, models: Mapping[Role, Model] = MappingProxyType({})
 ) -> Environment:
     """The environment in which the run begins, or goes on."""
-    owner = unprivileged_user(folder.spec.id) if setup.sandbox.name == "bwrap" else None
+    owner = None if setup.sandbox.name == "none" else unprivileged_user(folder.spec.id)
     stopping = Stopping(folder.path)
     world = World(
         workspace=Workspace(folder.path / "workspace", setup.task.config.read_only, owner),

@@ -70,9 +70,11 @@ def set_up(task: str, edition: str, isolation: str, say: Say, instance: str = ""
 
 
 def set_up_again(spec: RunSpec, say: Say) -> Setup:
-    """The same for a run that exists, on this machine or another."""
+    """The same for a run that exists, on this machine or another; what strangers left is never run unsandboxed."""
+    if spec.imported and not spec.hashes.data:
+        raise UsageError("it was imported without a grade: import its log again with --grade EDITION")
     task = Task.load(spec.task)
-    isolated = sandbox(spec.sandbox, spec.gpu)
+    isolated = sandbox("bwrap" if spec.imported else spec.sandbox, spec.gpu)
     data = _same_data(task, spec, say)
     return Setup(task, spec.edition, data, ensure(task.config.runtime, say), isolated, spec.baseline)
 

@@ -7,12 +7,13 @@ from mlagentbench import discovery
 from mlagentbench.agents import base as agents
 from mlagentbench.errors import Fault, UsageError
 from mlagentbench.grading.grade import Grade, grade
+from mlagentbench.preparation.download import Say
 from mlagentbench.records import Record, Result, Step
 from mlagentbench.runner.baselines import baseline_of
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.replay import replay
 from mlagentbench.runner.run import account
-from mlagentbench.runner.setup import Setup, changed
+from mlagentbench.runner.setup import Setup, changed, set_up_again
 
 # What is not computed again: when it was graded, where it lies, and words.
 UNCLAIMED = {"folder", "grading_seconds", "note", "ending"}
@@ -28,6 +29,7 @@ class Check(Record):
 
 def verify(folder: RunFolder, setup: Setup, trusted: bool = False) -> list[Check]:
     """All claims of a finished run; an agent that came from a file is code, and run again only if it is trusted."""
+    folder.require_own("verified")
     result = folder.result
     if result is None:
         raise UsageError(f"{folder.path} is not finished: mlagentbench resume {folder.path}")
@@ -99,17 +101,9 @@ def _equal(what: str, claimed: object, found: object) -> Check:
     return Check(what=what, holds=holds, detail="" if holds else f"claimed {claimed}, found {found}")
 
 
-def curve(folder: RunFolder, setup: Setup, every_step: bool) -> Iterator[tuple[int, Grade]]:
-    """The grade after the last step, or after every one; a submission that did not change is not graded again."""
-    store = folder.store(setup.data, writable=False)
-    seen: dict[str, Grade] = {}
-    last = len(folder.steps())
-    wanted = setup.task.config.submission
-    for step in range(0 if every_step else last, last + 1):
-        key = store.tree_hash(step) if wanted == "." else str(store.state(step).get(wanted))
-        if key not in seen:
-            try:
-                seen[key] = grade(setup.task, setup.data, store, step, setup.sandbox)
-            except Fault as fault:
-                raise type(fault)(f"step {step}: {fault}") from fault
-        yield step, seen[key]
+def grade_again(folder: RunFolder, say: Say) -> tuple[int, Grade]:
+    """The number of the last step, and what the grader says now of what it left."""
+    setup, last = set_up_again(folder.spec, say), len(folder.steps())
+    if differing := changed(folder.spec, setup):
+        say(f"note: the {' and '.join(differing)} changed since the run; this is not the score that it would have had")
+    return last, grade(setup.task, setup.data, folder.store(setup.data, writable=False), last, setup.sandbox)

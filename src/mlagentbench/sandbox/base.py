@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, ClassVar, Literal
 
 from mlagentbench.records import Execution, Limit, Limits
 from mlagentbench.runtimes.base import Runtime
@@ -36,6 +36,7 @@ class Box:
     environment: Mapping[str, str] = field(default_factory=dict)
     owner: int | None = None
     stopping: Stopping = field(default_factory=Stopping)
+    resident: bool = False  # its command is the first process inside: no other can end it, and it takes all with it
 
 
 class Process:
@@ -129,6 +130,7 @@ class Sandbox(ABC):
     """A way of running commands, with the GPUs that were granted."""
 
     name: str
+    needs: ClassVar[tuple[str, ...]] = ()  # variables of the harness's environment, to begin at all
 
     def __init__(self, gpu: str = "") -> None:
         self.gpu = gpu

@@ -52,6 +52,7 @@ class Bubblewrap(Sandbox):
             command = [
                 *_unprivileged(box.owner),
                 bwrap,
+                *(["--as-pid-1"] if box.resident else []),
                 *_profile(box, data, self.gpu),
                 "--seccomp",
                 str(fds[-1]),
@@ -89,12 +90,9 @@ def _profile(box: Box, data: dict[str, int], gpus: str) -> Iterator[str]:
     if runtime.prefix_inside == "/opt/python":
         yield from ("--ro-bind", launcher().stage(runtime.prefix), runtime.prefix_inside)
     yield from ("--ro-bind", launcher().stage(runtime.folder), runtime.INSIDE)
-    for place in (*_secrets(box), *box.masked):
+    for place in (*secret_places(box), *box.masked):
         yield from ("--tmpfs", place, "--remount-ro", place)
-    shared = str(int(box.limits.memory_gb * GB / 4))
-    yield from ("--proc", "/proc", "--dev", "/dev", *gpu.shown(gpus))
-    for place in ("/dev/shm", "/tmp", "/home/agent"):
-        yield from ("--size", shared, "--perms", "0700", "--tmpfs", place)
+    yield from ("--proc", "/proc", "--dev", "/dev", *gpu.shown(gpus), *_in_memory(box))
     for name, fd in data.items():
         yield from ("--ro-bind-data", str(fd), f"/etc/{name}")
     for source, inside in box.mounts:
@@ -113,6 +111,12 @@ def _profile(box: Box, data: dict[str, int], gpus: str) -> Iterator[str]:
         yield from ("--setenv", key, value)
 
 
+def _in_memory(box: Box) -> Iterator[str]:
+    """File systems that a command has to itself."""
+    for place in ("/dev/shm", "/tmp", "/home/agent", *(["/var/tmp"] if box.resident else [])):
+        yield from ("--size", str(int(box.limits.memory_gb * GB / 4)), "--perms", "0700", "--tmpfs", place)
+
+
 @cache
 def _system() -> tuple[str, ...]:
     """The host's programs and libraries, and the few files of /etc that they need."""
@@ -128,7 +132,7 @@ def _system() -> tuple[str, ...]:
     return tuple(found)
 
 
-def _secrets(box: Box) -> tuple[str, ...]:
+def secret_places(box: Box) -> tuple[str, ...]:
     """The harness, its cache, its runs and foreign packages, should they lie in a folder that is shown."""
     hidden = {Path(mlagentbench.__file__).parent, home(), box.workspace.parent, Path("/usr/src")}
     with suppress(FileNotFoundError):

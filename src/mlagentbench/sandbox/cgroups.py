@@ -16,7 +16,6 @@ from functools import cache
 from pathlib import Path
 
 from mlagentbench.errors import SandboxFault
-from mlagentbench.home import birth
 
 ROOT = Path("/sys/fs/cgroup")
 PREFIX = "mlagentbench-"
@@ -78,14 +77,27 @@ def _may_make_groups(place: Path, unified: bool) -> bool:
 
 def _sweep(place: Path) -> None:
     """Remove the groups of harnesses that are no more, with whatever still runs in them."""
-    for group in place.glob(f"{PREFIX}*-*-*"):
-        owner, born, _ = group.name.removeprefix(PREFIX).split("-", 2)
-        if owner.isdigit() and birth(owner) != born:
+    for group in place.glob(f"{PREFIX}{_world()}-*-*-*"):
+        owner, born, _ = group.name.removeprefix(f"{PREFIX}{_world()}-").split("-", 2)
+        if owner.isdigit() and _birth(owner) != born:
             _remove(group, patience=1)
 
 
 def _name(what: int | str) -> str:
-    return f"{PREFIX}{os.getpid()}-{birth(os.getpid())}-{what}"
+    return f"{PREFIX}{_world()}-{os.getpid()}-{_birth(os.getpid())}-{what}"
+
+
+@cache
+def _world() -> str:
+    """Where our numbers and times of processes hold: who has others cannot tell whether a harness is no more."""
+    return ".".join(str(Path("/proc/self/ns", kind).stat().st_ino) for kind in ("pid", "time"))
+
+
+def _birth(pid: int | str) -> str:
+    """When a process started, which tells it from a later one with the same number; empty if it is gone."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    return ""
 
 
 class Group:
@@ -116,6 +128,15 @@ class Group:
     def entries(self) -> list[str]:
         """The files into which a process of one thread writes 0 to join."""
         return [str(folder / _entry(self.unified)) for folder in sorted(set(self.folders.values()))]
+
+    def adopt(self, pid: int) -> None:
+        """Take a process in that somebody else began; where that is refused, there are no groups here."""
+        try:
+            for folder in set(self.folders.values()):
+                (folder / "cgroup.procs").write_text(str(pid))
+        except OSError:
+            self.close()
+            self.folders = {}
 
     @property
     def members(self) -> list[int]:

@@ -7,7 +7,7 @@ from blake3 import blake3
 from mlagentbench.errors import UsageError
 from mlagentbench.sandbox.base import Sandbox
 
-NAMES = ("bwrap", "none")
+NAMES = ("bwrap", "podman", "podman:IMAGE", "docker", "docker:IMAGE", "none")
 FIRST_USER, USERS = 1_900_000_000, 1_000_000  # above what distributions and containers hand out
 
 
@@ -21,6 +21,11 @@ def sandbox(name: str, gpu: str = "") -> Sandbox:
         from mlagentbench.sandbox.none import NoSandbox
 
         return NoSandbox(gpu)
+    engine, _, image = name.partition(":")
+    if engine in ("podman", "docker"):
+        from mlagentbench.sandbox.containers import Containers
+
+        return Containers(engine, image, gpu)
     raise UsageError(f"no sandbox {name!r}; there are: {', '.join(NAMES)}")
 
 

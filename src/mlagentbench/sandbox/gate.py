@@ -64,7 +64,7 @@ def start(
     try:
         _bound(child.pid, limits, group)
         child.stdin.write(b"\n")
-        _await_ready(child)
+        await_ready(child)
     except BaseException:
         abandon(child)
         raise
@@ -80,7 +80,8 @@ def abandon(child: "subprocess.Popen[bytes]") -> None:
         stream.close()
 
 
-def _await_ready(child: "subprocess.Popen[bytes]") -> None:
+def await_ready(child: "subprocess.Popen[bytes]") -> None:
+    """Wait until it stands at the gate; if it does not come there, what it says instead is why."""
     assert child.stdout is not None
     said = b""
     deadline = time.monotonic() + PATIENCE
@@ -106,9 +107,9 @@ def let_through(child: "subprocess.Popen[bytes]", stdin: int) -> None:
         child.stdin.close()
 
 
-def _bound(pid: int, limits: Limits, group: Group) -> None:
-    """What one process may take from the machine; done while it is still of our user, and so without an exec more."""
-    bounds = {
+def bounds(limits: Limits, group: Group) -> dict[int, int]:
+    """What one process may take from the machine."""
+    found = {
         resource.RLIMIT_CORE: 1,  # not 0, at which a crash would still start the host's own crash handler
         resource.RLIMIT_FSIZE: int(limits.disk_gb * GB),
         resource.RLIMIT_NOFILE: 4096,
@@ -118,8 +119,13 @@ def _bound(pid: int, limits: Limits, group: Group) -> None:
         resource.RLIMIT_NICE: 0,
     }
     if "memory" not in group.folders:  # so that no single process outruns the watchdog
-        bounds[resource.RLIMIT_DATA] = int(2 * limits.memory_gb * GB)
-    for kind, most in bounds.items():
+        found[resource.RLIMIT_DATA] = int(2 * limits.memory_gb * GB)
+    return found
+
+
+def _bound(pid: int, limits: Limits, group: Group) -> None:
+    """Set the bounds while it is still of our user, and so without an exec more."""
+    for kind, most in bounds(limits, group).items():
         hard = resource.prlimit(pid, kind)[1]
         limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.prlimit(pid, kind, (limit, limit))

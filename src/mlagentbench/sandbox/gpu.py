@@ -25,6 +25,11 @@ def granted(gpu: str, devices: Path = Path("/dev")) -> list[Path]:
     return [*wanted, *(path for name in SHARED if (path := devices / name).exists())]
 
 
+def numbers(gpu: str) -> list[str]:
+    """The granted GPUs as container engines know them."""
+    return ["all"] if gpu == "all" else [number.strip() for number in gpu.split(",") if number.strip()]
+
+
 def numbered(ordinals: Sequence[str], devices: Path = Path("/dev")) -> str:
     """`gpu` for GPUs as CUDA counts them: only those that may be opened, since containers and Slurm hide the others."""
     there = sorted(devices.glob("nvidia[0-9]*"), key=lambda path: int(path.name[6:]))

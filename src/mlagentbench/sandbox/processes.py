@@ -43,11 +43,11 @@ def family(pid: int) -> list[int]:
 class Tree:
     """A command with everything that it started, and however much that tried to get away."""
 
-    def __init__(self, pid: int, group: Group, mark: str | None = None) -> None:
-        """With a mark there is no pid namespace, whose first process takes all others with it."""
+    def __init__(self, pid: int, group: Group, mark: str | None = None, root: int | None = None) -> None:
+        """With a mark there is no pid namespace, whose first process, `root`, takes all others with it."""
         self.pid, self._group, self._mark = pid, group, mark
         self.isolated = mark is None
-        self.root = _first_child(pid) if self.isolated else pid
+        self.root = root or (_first_child(pid) if self.isolated else pid)
         self.ended = os.pidfd_open(pid)
         self._root_ended = os.pidfd_open(self.root)
 

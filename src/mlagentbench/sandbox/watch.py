@@ -15,7 +15,7 @@ from mlagentbench.sandbox.usage import Usage
 
 RESERVE = GB  # of the host's disk, without which no command is begun
 SPARE = GB // 2  # of the host's disk and memory, which no command may use up
-TEMPORARY = ("tmp", "dev/shm", "home/agent")  # file systems in memory
+TEMPORARY = ("tmp", "var/tmp", "dev/shm", "home/agent")  # file systems in memory
 
 
 class Watch:

@@ -8,7 +8,7 @@ from mlagentbench.errors import BenchError
 from mlagentbench.hardware import hardware
 from mlagentbench.home import home, scratch
 from mlagentbench.records import Record
-from mlagentbench.runtimes.base import names, runtime
+from mlagentbench.runtimes.base import Runtime, names, runtime
 from mlagentbench.sandbox.base import Box
 from mlagentbench.sandbox.cgroups import Group, hierarchies
 from mlagentbench.sandbox.choose import sandbox, unprivileged_user
@@ -25,7 +25,7 @@ class Finding(Record):
 
 def examine() -> list[Finding]:
     """Everything that a run depends on, tried for real."""
-    return [_machine(), _isolation(), _filter(), _limits(), _gpu(), *_runtimes(), _space()]
+    return [_machine(), _isolation(), _filter(), _limits(), _gpu(), *_runtimes(), *_engines(), _space()]
 
 
 def _machine() -> Finding:
@@ -79,18 +79,35 @@ def _runtime(name: str) -> Finding:
     found, what = runtime(name), f"runtime {name}"
     if not found.built:
         return Finding(what=what, good=True, detail="not built yet; the first run that needs it builds it")
+    works, detail = _tried(found, "bwrap")
+    return Finding(what=what, good=works, detail=f"{detail}, {found.folder}" if works else detail)
+
+
+def _engines() -> list[Finding]:
+    """Container engines, if there are any; nobody needs one, so that none is wrong."""
+    built = [found for found in map(runtime, names()) if found.built]
+    found = []
+    for engine in ("podman", "docker"):
+        if shutil.which(engine):
+            works, detail = _tried(built[0], engine) if built else (False, "no runtime is built to try it with")
+            detail = f"{detail}; for --sandbox {engine}" if works else f"cannot be used: {detail}"
+            found.append(Finding(what=engine, good=True, detail=detail))
+    return found
+
+
+def _tried(with_: Runtime, isolation: str) -> tuple[bool, str]:
+    """Whether a command works in a sandbox, and how quickly, or why not."""
     with scratch() as folder, Output() as output:
         owner = unprivileged_user("doctor")
         if owner:
             os.chown(folder, owner, owner)
         try:
-            box = Box(folder, found, owner=owner)
-            done = sandbox("bwrap").run(["python", "-c", "import numpy; print(numpy.__version__)"], box, 60, output)
+            command = ["python", "-c", "import numpy; print(numpy.__version__)"]
+            done = sandbox(isolation).run(command, Box(folder, with_, owner=owner), 60, output)
         except BenchError as error:
-            return Finding(what=what, good=False, detail=str(error))
+            return False, str(error)
     works = done.exit_code == 0
-    detail = f"works inside the sandbox ({done.seconds:.2f} s), {found.folder}" if works else output.text[-300:]
-    return Finding(what=what, good=works, detail=detail)
+    return works, f"works inside the sandbox ({done.seconds:.2f} s)" if works else output.text[-300:]
 
 
 def _space() -> Finding:

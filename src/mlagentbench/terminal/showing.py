@@ -15,8 +15,8 @@ from mlagentbench.terminal.story import changes, one_step, story, verdict
 from mlagentbench.words import command, number
 
 
-def show_run(path: Path, step: int | None, diff: bool, as_json: bool) -> None:
-    """A run, or a part of it, for a person or for a program."""
+def show_run(path: Path, step: int | None, diff: bool, as_json: bool, name: str = "") -> None:
+    """A run, or a part of it, for a person or for a program; `name` is what they call it, if not by its folder."""
     folder = RunFolder(path)
     steps = folder.steps()
     if step is not None and not 1 <= step <= len(steps):
@@ -31,7 +31,7 @@ def show_run(path: Path, step: int | None, diff: bool, as_json: bool) -> None:
         told = {"run": folder.spec, "steps": steps, "result": folder.result}
         print(json.dumps(told, default=_plain, indent=2))
     else:
-        _show_all(folder, console)
+        _show_all(folder, console, name or str(folder.path))
 
 
 def _console() -> Console:
@@ -39,15 +39,15 @@ def _console() -> Console:
     return Console(soft_wrap=True, markup=False, highlight=False, emoji=False)
 
 
-def _show_all(folder: RunFolder, console: Console) -> None:
+def _show_all(folder: RunFolder, console: Console, name: str) -> None:
     result = folder.result
     story(folder, console)
     console.print()
     if result:
-        verdict(result, folder.spec, console)
+        verdict(result.but(folder=name), folder.spec, console)
     else:
-        console.print(f"unfinished; go on with: {command('resume', str(folder.path))}")
-    one = f"{command('show', str(folder.path))} --step N"
+        console.print(f"unfinished; go on with: {command('resume', name)}")
+    one = f"{command('show', name)} --step N"
     console.print(f"a step in full: {one}; what it changed: {one} --diff", style="dim")
 
 

@@ -23,6 +23,8 @@ def _verdict(result: Result, spec: RunSpec) -> Iterator[tuple[str, str, str]]:
     who = f"{result.agent} {result.model}".strip()
     took = f"{result.steps} steps, {duration(result.seconds)}"
     yield "run", f"{result.task} ({result.edition} edition) · {who} · ended: {result.ending} · {took}", ""
+    if spec.imported:
+        yield "imported", f"from {spec.imported.program}, log {spec.imported.log}", ""
     if result.tokens:
         yield "models", f"{result.tokens:,} tokens, ${result.dollars:.4f}", ""
     yield "score", f"{number(result.score)}   {spec.metric} ({spec.better} is better)", ""
@@ -45,6 +47,8 @@ def story(folder: RunFolder, console: Console) -> None:
     spec = folder.spec
     agent = f"{spec.agent} {spec.model}".strip()
     console.print(Text.assemble((spec.task, "bold"), f" ({spec.edition} edition) · {agent} · seed {spec.seed}"))
+    for note in spec.imported.notes if spec.imported else ():
+        console.print(Text(f"note: {plain(note)}", style="dim"))
     for step in folder.steps():
         mark = ("✗", "red") if step.failed else ("✓", "green")
         head = (mark, (f" {step.number}  ", "bold"), told(step.call), (f"  {duration(step.seconds)}", "dim"))

@@ -13,13 +13,13 @@ PAIRS = 4_000_000  # lines times lines: beyond, finding the difference can take 
 Content = Callable[[str, Entry], bytes]
 
 
-def difference(old: State, new: State, old_content: Content, new_content: Content, cap: int) -> str:
+def difference(old: State, new: State, old_content: Content, new_content: Content, cap: int, pairs: int = PAIRS) -> str:
     """A unified diff of the text files; other changes are one line each."""
     text: list[str] = []
     left = cap
     for path in sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path)):
         before, after = old.get(path), new.get(path)
-        lines = _unified(path, _text(path, before, old_content), _text(path, after, new_content))
+        lines = _unified(path, _text(path, before, old_content), _text(path, after, new_content), pairs)
         for line in lines if lines is not None else [f"{shown(path)}: {_told(before)} -> {_told(after)}\n"]:
             left -= len(line)
             if left < 0:
@@ -28,11 +28,11 @@ def difference(old: State, new: State, old_content: Content, new_content: Conten
     return "".join(text)
 
 
-def _unified(path: str, before: str | None, after: str | None) -> Iterator[str] | None:
+def _unified(path: str, before: str | None, after: str | None, pairs: int) -> Iterator[str] | None:
     if before is None or after is None or before == after:
         return None
     old, new = list(StringIO(before, newline="\n")), list(StringIO(after, newline="\n"))
-    if len(old) * len(new) > PAIRS:
+    if len(old) * len(new) > pairs:
         return None
     name = shown(path)
     return _ended(unified_diff(old, new, f"a/{name}", f"b/{name}"))

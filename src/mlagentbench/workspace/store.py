@@ -24,6 +24,7 @@ from mlagentbench.workspace.tree import CREATE, PLAIN, Walk, faults, write_all
 
 CONTENT_CAP = 64 << 20
 DIFF_CAP = 200_000
+QUICK = 1_000_000  # lines times lines of one file, where hundreds of steps are told
 
 
 class Change(NamedTuple):
@@ -192,6 +193,29 @@ class Store:
                 lambda path, entry: b"".join(self._content(path, entry, new)),
                 cap,
             )
+
+    def eventful(self) -> set[int]:
+        """The steps that changed anything."""
+        with faults("manifest"):
+            return {line.step for line in self._manifest.lines()}
+
+    def changes(self, after: int = 0, cap: int = DIFF_CAP) -> Iterator[tuple[int, str]]:
+        """What each step did, as `diff` tells it, in one reading; a content that is not here is only named."""
+        state: State = {}
+        with faults("diff"):
+            for line in self._manifest.lines():
+                if line.step > after:
+                    before = {path: state[path] for path in (*line.changed, *line.removed) if path in state}
+                    yield line.step, difference(before, line.changed, self._at_hand, self._at_hand, cap, QUICK)
+                for path in line.removed:
+                    state.pop(path, None)
+                state.update(line.changed)
+
+    def _at_hand(self, path: str, entry: Entry) -> bytes:
+        try:
+            return b"".join(self._objects.chunks(entry.hash, entry.size, shown(path)))
+        except Fault:
+            return b"\0"  # which is no text, so that only kind and size are told
 
     def check(self) -> list[str]:
         """What is wrong with the store: every content of every step must be there and be right."""

@@ -1,0 +1,102 @@
+"""What it takes to grade every step of many runs of house-price, where every step leaves another submission.
+
+    python benchmarks/anytime.py [--runs 20] [--steps 50] [--json]
+
+Exits with 1 if all of it takes over 20 s, or if a submission is graded more than once.
+"""
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from mlagentbench.environment import Environment
+from mlagentbench.grading.grade import grade
+from mlagentbench.grading.many import Graders
+from mlagentbench.records import Call, Contestant, Limits
+from mlagentbench.reports.anytime import grade_steps, step_grades
+from mlagentbench.reports.runs import read
+from mlagentbench.runner.folder import RunFolder
+from mlagentbench.runner.run import enter, lay_out
+from mlagentbench.runner.setup import Setup, set_up
+
+LIMIT = 20.0  # seconds
+
+
+def fill(setup: Setup, folder: Path, steps: int, seed: int) -> None:
+    """A run that leaves other prices at every step."""
+    run = RunFolder.create(folder, setup.spec(Contestant(agent="benchmark"), seed, Limits(steps=steps)))
+    env: Environment = enter(setup, run)
+    ids = [line.partition(",")[0] for line in (setup.data.public / "test.csv").read_text().splitlines()[1:]]
+    random = np.random.default_rng(seed)
+    try:
+        lay_out(env, setup)
+        for _ in range(steps):
+            prices = random.uniform(5e4, 5e5, len(ids))
+            rows = "".join(f"{id},{price:.2f}\n" for id, price in zip(ids, prices, strict=True))
+            env.step(
+                Call(action="Write File", args={"file_name": "submission.csv", "content": f"Id,SalePrice\n{rows}"})
+            )
+    finally:
+        env.close()
+
+
+class Counting:
+    """Counts how often a grader is asked."""
+
+    def __init__(self) -> None:
+        self.asked, ask = 0, Graders.grade
+
+        def counted(*args: object) -> object:
+            self.asked += 1
+            return ask(*args)  # type: ignore[arg-type]
+
+        Graders.grade = counted  # type: ignore[assignment, method-assign]
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    options.add_argument("--runs", type=int, default=20)
+    options.add_argument("--steps", type=int, default=50)
+    options.add_argument("--json", action="store_true")
+    asked = options.parse_args()
+    setup = set_up("house-price", "open", "bwrap", print)
+    with tempfile.TemporaryDirectory() as place:
+        for seed in range(asked.runs):
+            fill(setup, Path(place, f"run-{seed}"), asked.steps, seed)
+        runs, counting = read([Path(place)]), Counting()
+        started = time.perf_counter()
+        faults = grade_steps(runs, print)
+        seconds = time.perf_counter() - started
+        grades = [grade for run in runs for grade in step_grades(run)]
+        distinct = len({grade.key for grade in grades})
+        started = time.perf_counter()
+        alone = grade(setup.task, setup.data, runs[0].folder.store(setup.data, writable=False), 1, setup.sandbox)
+        each = time.perf_counter() - started
+        assert alone.score == step_grades(runs[0])[1].score
+    found = {
+        "runs": asked.runs,
+        "steps": asked.steps,
+        "cores": len(os.sched_getaffinity(0)),
+        "graded_steps": len(grades),
+        "distinct_submissions": distinct,
+        "graded_submissions": counting.asked,
+        "seconds": round(seconds, 2),
+        "milliseconds_a_submission": round(1000 * seconds / distinct, 2),
+        "milliseconds_alone": round(1000 * each, 1),
+        "good": seconds <= LIMIT and counting.asked == distinct and not faults,
+    }
+    print(
+        json.dumps(found, indent=2)
+        if asked.json
+        else "\n".join(f"{k.replace('_', ' ')}: {v}" for k, v in found.items())
+    )
+    return 0 if found["good"] else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

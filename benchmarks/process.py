@@ -1,0 +1,89 @@
+"""What findings cost: one heavy run of a language agent, read again and again; prints milliseconds a run."""
+
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from mlagentbench.records import (
+    Call,
+    Execution,
+    Hardware,
+    Hashes,
+    Limits,
+    Message,
+    ModelCall,
+    Prompt,
+    Reply,
+    Result,
+    RunSpec,
+    Step,
+)
+from mlagentbench.reports.process.findings import findings
+from mlagentbench.reports.runs import read
+from mlagentbench.runner.folder import RunFolder
+
+STEPS = 50
+HASHES = Hashes(task="t" * 64, grader="a" * 64, data="d" * 64, runtime="r" * 64)
+MACHINE = Hardware(cpu="a chip", cores=2, memory_gb=8, system="Linux", python="3.11")
+ACTIONS = (("Read File", {"file_name": "train.py"}), ("Write File", {"file_name": "train.py", "content": "..."}))
+EXECUTE = ("Execute Script", {"script_name": "train.py"})
+
+
+def make(place: Path) -> None:
+    asked = {"task": "toy", "edition": "open", "agent": "research", "model": "m", "seed": 0, "sandbox": "bwrap"}
+    spec = RunSpec(version="0", id="0", started="2026-01-01", limits=Limits(), hashes=HASHES, hardware=MACHINE, **asked)
+    folder = RunFolder.create(place, spec)
+    files = {f"data/{number}.csv": entry(number) for number in range(30)}
+    changes = [{"step": 0, "changed": files, "removed": []}]
+    for number in range(1, STEPS + 1):
+        action, args = (*ACTIONS, EXECUTE)[number % 3]
+        done = Execution(exit_code=0, seconds=12) if action == "Execute Script" else None
+        thought = f"The accuracy of 0.8{max(number - 1, 1):03d} is better, so I keep it."
+        step = Step(
+            number=number,
+            call=Call(action=action, args=args, thought=thought),
+            observation=seen(number),
+            seconds=1,
+            clock=number,
+            execution=done,
+        )
+        folder.trace.append(step.model_dump_json())
+        folder.model_calls.append(asked_for(number, thought).model_dump_json())
+        changes.append({"step": number, "changed": {"train.py": entry(number)}, "removed": []})
+    (place / "snapshots").mkdir()
+    (place / "snapshots" / "manifest.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in changes))
+    folder.finish(
+        Result(task="toy", edition="open", agent="research", ending="steps", steps=STEPS, seconds=60, hashes=HASHES)
+    )
+
+
+def entry(number: int) -> dict[str, object]:
+    return {"kind": "file", "mode": 0o644, "hash": f"{number:064x}", "size": 10}
+
+
+def seen(number: int) -> str:
+    epochs = (f"epoch {each}: loss {0.5 + each / 1000:.4f} accuracy {0.6 + each / 777:.4f}\n" for each in range(60))
+    return f"[exit code 0, 12.0 s, peak memory 300 MB]\n{''.join(epochs)}validation accuracy: 0.8{number:03d}\n"
+
+
+def asked_for(number: int, thought: str) -> ModelCall:
+    prompt = Prompt(messages=(Message(role="user", text=(seen(number) * 20)[:40_000]),))
+    said = f"Reflection: fine\nResearch Plan and Status: {thought}\nFact Check: ok\nThought: {thought}\nAction: X"
+    reply = Reply(text=said)
+    return ModelCall(
+        number=number, step=number, inside=False, role="main", model="m", prompt=prompt, reply=reply, seconds=1
+    )
+
+
+def main(count: int) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        make(Path(place, "run"))
+        started = time.process_time()
+        for _ in range(count):
+            findings(read([Path(place)])[0])
+        print(f"{(time.process_time() - started) / count * 1000:.1f} ms a run of {STEPS} steps")
+
+
+main(int(sys.argv[1]) if len(sys.argv) > 1 else 100)

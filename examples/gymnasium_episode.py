@@ -1,0 +1,29 @@
+"""One episode in Gymnasium: pip install 'mlagentbench[gym]'."""
+
+import json
+import sys
+
+import gymnasium
+
+import mlagentbench.adapters.gym  # noqa: F401 - makes the environments known
+
+
+def call(action: str, **args: str) -> str:
+    """An action as the environment reads it."""
+    return json.dumps({"action": action, "args": args})
+
+
+def main(task: str) -> None:
+    """Run the starter as it is, and submit."""
+    env: gymnasium.Env[str, str] = gymnasium.make("mlagentbench/task-v0", task=task)
+    observation, info = env.reset(seed=0)
+    print(observation)
+    for action in (call("Execute Script", script_name="train.py"), call("Final Answer", final_answer="the starter")):
+        observation, reward, terminated, truncated, info = env.step(action)
+        print(observation, reward, terminated, truncated)
+    print(info["score"], info["success"], info["folder"])
+    env.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "house-price")

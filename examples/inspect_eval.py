@@ -1,0 +1,20 @@
+"""Evaluates a model on house-price with Inspect and prints what came of it: python examples/inspect_eval.py MODEL"""
+
+import sys
+
+from inspect_ai import eval
+
+from mlagentbench.adapters.inspect.tasks import suite
+
+
+def main() -> None:
+    """Three repetitions, each with a seed of its own."""
+    house_price = suite["house-price"](agent="react", steps=30)
+    (log,) = eval(house_price, model=sys.argv[1], epochs=3, display="plain")
+    for sample in log.samples or []:
+        verdict = sample.scores["verdict"].explanation if sample.scores else sample.error
+        print(f"{sample.metadata['run_folder']}: {verdict}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""A contestant over the Model Context Protocol: pip install 'mlagentbench[mcp]'."""
+
+import asyncio
+import os
+import sys
+
+from mcp import Client, StdioServerParameters
+
+
+async def main(*args: str) -> None:
+    """Start the server, look at what it offers, run the starter, submit."""
+    server = StdioServerParameters(
+        command=sys.executable, args=["-m", "mlagentbench", "mcp", *args], env=dict(os.environ)
+    )
+    async with Client(server) as client:
+        print(client.instructions)
+        print([tool.name for tool in (await client.list_tools()).tools])
+        for name, arguments in (
+            ("execute_script", {"script_name": "train.py"}),
+            ("final_answer", {"final_answer": "the starter"}),
+        ):
+            answer = await client.call_tool(name, arguments)
+            print(*(part.text for part in answer.content if part.type == "text"), sep="\n")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*(sys.argv[1:] or ["house-price"])))

@@ -1,0 +1,1 @@
+"""Bridges to other ecosystems: each optional, none imported by the core."""

@@ -1,0 +1,103 @@
+"""A run's record as the events of an Inspect transcript, each at its time."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+from inspect_ai.event import Event, InfoEvent, ModelEvent, ToolEvent
+from inspect_ai.model import ChatCompletionChoice, GenerateConfig, ModelOutput, ModelUsage
+from inspect_ai.tool import ToolCallError
+from pydantic import JsonValue
+
+from mlagentbench.adapters.inspect.models import spoken, tool_info
+from mlagentbench.agents.tools import tool_name
+from mlagentbench.records import Message, ModelCall, Reply, Step
+from mlagentbench.runner.folder import RunFolder
+from mlagentbench.workspace.store import Store
+
+SOURCE = "mlagentbench"  # of events that are neither a model's nor a tool's
+
+
+def events_of(folder: RunFolder) -> Iterator[Event]:
+    """What models were asked, what was done, and what the workspace was after each step."""
+    began = datetime.fromisoformat(folder.spec.started)
+    store, calls, clock = folder.store(writable=False), list(folder.calls()), 0.0
+    for step in folder.steps():
+        asked = [call for call in calls if call.step == step.number]
+        yield from _asked_in_turn([call for call in asked if not call.inside], began, clock)
+        yield _done(step, began)
+        yield from _asked_in_turn([call for call in asked if call.inside], began, step.clock - step.seconds)
+        yield _noted(step, began, store)
+        clock = step.clock
+    yield from _asked_in_turn([call for call in calls if call.step > len(folder.steps())], began, clock)
+
+
+def _asked_in_turn(calls: Sequence[ModelCall], began: datetime, clock: float) -> Iterator[ModelEvent]:
+    for call in calls:
+        yield _asked(call, began, clock)
+        clock += call.seconds
+
+
+def _asked(call: ModelCall, began: datetime, clock: float) -> ModelEvent:
+    prompt = call.prompt
+    return ModelEvent(
+        timestamp=began + timedelta(seconds=clock),
+        working_start=clock,
+        model=call.model or "unknown",
+        role=call.role,
+        input=[spoken(message, prompt.messages) for message in prompt.messages],
+        tools=[tool_info(tool) for tool in prompt.tools],
+        tool_choice="auto",
+        config=GenerateConfig(max_tokens=prompt.max_tokens, stop_seqs=list(prompt.stop) or None),
+        output=_output(call),
+        error=call.too_long or None,
+        retries=call.reply.retries if call.reply else None,
+        completed=began + timedelta(seconds=clock + call.seconds),
+        working_time=call.seconds,
+    )
+
+
+def _output(call: ModelCall) -> ModelOutput:
+    if call.reply is None:
+        return ModelOutput(model=call.model, error=call.too_long)
+    said = spoken(Message(role="assistant", text=call.reply.text, calls=call.reply.calls))
+    choice = ChatCompletionChoice.model_validate({"message": said, "stop_reason": "stop"})
+    return ModelOutput(model=call.model, choices=[choice], usage=usage_of(call.reply), time=call.seconds)
+
+
+def usage_of(reply: Reply) -> ModelUsage:
+    """What a reply cost."""
+    both = reply.input_tokens + reply.output_tokens
+    return ModelUsage(
+        input_tokens=reply.input_tokens, output_tokens=reply.output_tokens, total_tokens=both, total_cost=reply.dollars
+    )
+
+
+def _done(step: Step, began: datetime) -> ToolEvent:
+    start = step.clock - step.seconds
+    return ToolEvent(
+        timestamp=began + timedelta(seconds=start),
+        working_start=start,
+        id=f"step-{step.number}",
+        function=tool_name(step.call.action),
+        arguments=step.call.args,
+        result=step.observation,
+        error=ToolCallError("unknown", step.observation) if step.failed else None,
+        completed=began + timedelta(seconds=step.clock),
+        working_time=step.seconds,
+    )
+
+
+def _noted(step: Step, began: datetime, store: Store) -> InfoEvent:
+    when = began + timedelta(seconds=step.clock)
+    return InfoEvent(timestamp=when, working_start=step.clock, source=SOURCE, data=note_of(step, store))
+
+
+def note_of(step: Step, store: Store) -> dict[str, JsonValue]:
+    """A step in a few words, and the hash of what the workspace was then."""
+    return {
+        "step": step.number,
+        "action": step.call.action,
+        "failed": step.failed,
+        "seconds": step.seconds,
+        "snapshot": store.tree_hash(step.number),
+    }

@@ -1,0 +1,54 @@
+"""What the original's agents and actions asked of models: a prompt, an answer and two numbers in each log file."""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from mlagentbench.adapters.original.logs import Logs
+from mlagentbench.adapters.original.traces import Deed, words
+from mlagentbench.records import Message, ModelCall, Prompt, Reply, Role
+
+MOST = 10_000  # calls of one run
+BIGGEST = 4 << 20  # bytes of one log file
+CALL = re.compile(
+    r"^=+prompt=+\n(?P<prompt>.*?)\n=+(?P<model>[^\n=]+) response \([^\n)]*\)=+\n(?P<reply>.*?)"
+    r"\n=+tokens=+\nNumber of prompt tokens: (?P<input>\d{1,9})\nNumber of sampled tokens: (?P<output>\d{1,9})",
+    re.DOTALL | re.MULTILINE,
+)
+NUMBER = re.compile(r"step_(\d+)_")
+BESIDES = ("Retrieval from Research Log", "Append Summary to Research Log")  # done by the agent's frame, not by it
+
+
+def read_calls(logs: Logs, deeds: Sequence[Deed]) -> list[ModelCall]:
+    """All of them, those of a step together."""
+    found = sorted(islice(_calls(logs, deeds), MOST), key=lambda call: (call.step, call.inside))
+    return [call.but(number=number) for number, call in enumerate(found, 1)]
+
+
+def _calls(logs: Logs, deeds: Sequence[Deed]) -> Iterator[ModelCall]:
+    own = [number for number, deed in enumerate(deeds, 1) if deed.action not in BESIDES]
+    for name in logs.names("agent_log"):
+        if name.endswith(".log") or "_log.log_" in name:
+            at = _number(name)
+            step = own[at] if at < len(own) else max(len(deeds), 1)
+            yield from _in(logs, f"agent_log/{name}", step, False, "fast" if "summar" in name else "main")
+    for name in logs.names("env_log/tool_logs"):
+        step = min(_number(name) + 1, max(len(deeds), 1))
+        edits = step <= len(deeds) and deeds[step - 1].action.startswith("Edit Script")
+        yield from _in(logs, f"env_log/tool_logs/{name}", step, True, "edit" if edits else "fast")
+
+
+def _number(name: str) -> int:
+    found = NUMBER.match(name)
+    return int(found[1][:6]) if found else 0
+
+
+def _in(logs: Logs, path: str, step: int, inside: bool, role: Role) -> Iterator[ModelCall]:
+    for call in CALL.finditer(logs.text(path, cap=BIGGEST)):
+        model = words(call["model"])
+        prompt = Prompt(messages=(Message(role="user", text=words(call["prompt"].strip())),))
+        taken, given = int(call["input"]), int(call["output"])
+        reply = Reply(text=words(call["reply"]), model=model, input_tokens=taken, output_tokens=given)
+        yield ModelCall(
+            number=0, step=step, inside=inside, role=role, model=model, prompt=prompt, reply=reply, seconds=0.0
+        )

@@ -1,0 +1,98 @@
+"""The commands that join this benchmark to other programs."""
+
+import sys
+from contextlib import redirect_stdout, suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mlagentbench.errors import UsageError
+from mlagentbench.options import AsJson, EditionName, Gpu, Instance, Isolation, print_json
+
+
+def import_(
+    logs: Annotated[list[Path], typer.Argument(metavar="LOGS...", help="Log folders, or folders of those.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Where the runs go, a folder each.")] = Path("runs/imported"),
+    task: Annotated[str, typer.Option("--task", help="The original's name of the task, if the logs do not say.")] = "",
+    scores: Annotated[list[Path] | None, typer.Option("--scores", help="A result of MLAgentBench.eval.")] = None,
+    grade: Annotated[str, typer.Option("--grade", help="Grade on our data, where it is the same: an edition.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Make runs of ours from log folders of the original MLAgentBench."""
+    from mlagentbench.adapters.original.importing import import_logs
+    from mlagentbench.words import judgement, say
+
+    results = import_logs(logs, out, task, scores or (), grade, say)
+    if as_json:
+        print_json([result.model_dump(mode="json") for result in results])
+        return
+    for result in results:
+        print(f"{result.folder}: {judgement(result)}")
+
+
+def mcp(
+    task: Annotated[str, typer.Argument(metavar="[TASK]", help="A task, or a folder; none with --resume.")] = "",
+    http: Annotated[int | None, typer.Option("--http", min=0, max=65535, help="Port; 0 is a free one.")] = None,
+    again: Annotated[Path | None, typer.Option("--resume", help="A run whose client left, or was killed.")] = None,
+    from_step: Annotated[int | None, typer.Option("--from-step", help="With --resume: forget what came after.")] = None,
+    name: Annotated[str, typer.Option("--name", help="What the contestant is called in the record.")] = "mcp",
+    edition: EditionName = "open",
+    steps: Annotated[int | None, typer.Option("--steps", min=1, help="Most steps.")] = None,
+    hours: Annotated[float | None, typer.Option("--hours", help="Most hours of wall-clock.")] = None,
+    memory: Annotated[float | None, typer.Option("--memory", help="GB that a script may use.")] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the scripts.")] = 0,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder of the run; must be new or empty.")] = None,
+    isolation: Isolation = "bwrap",
+    instance: Instance = "",
+    gpu: Gpu = "",
+    model: Annotated[str, typer.Option("--model", help="One for actions that ask a model; else there are none.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Serve a task over the Model Context Protocol, on stdio or HTTP, and grade what the client leaves."""
+    from mlagentbench.records import Contestant
+    from mlagentbench.runner.session import resumed, session
+    from mlagentbench.runner.setup import new_place, set_up
+    from mlagentbench.task import Task
+    from mlagentbench.terminal.live import watching
+    from mlagentbench.terminal.showing import show_result
+    from mlagentbench.words import say
+
+    if bool(task) == bool(again):
+        raise UsageError("name a task, or a run to go on with: mlagentbench mcp TASK, or mlagentbench mcp --resume RUN")
+    try:
+        from mlagentbench.adapters.mcp.serving import serve
+    except ImportError as error:
+        raise UsageError(f"{error.name} is not installed: pip install 'mlagentbench[mcp]'") from error
+    who = Contestant(agent=_outsider(name), model=model)
+    limits = _given({"steps": steps, "hours": hours, "memory_gb": memory})
+    folder = again or out or new_place(Task.load(task).name, name)
+    result = None
+    with suppress(KeyboardInterrupt), watching() as watch:
+        if again:
+            opening = resumed(again, say, from_step, watch=watch)
+        else:
+            setup = set_up(task, edition, isolation, say, instance, gpu)
+            opening = session(setup, who, folder, seed, limits, watch=watch)
+        result = serve(opening, http, say).result
+    if result is None:
+        begun = f"; go on with: mlagentbench mcp --resume {folder}" if (folder / "run.json").is_file() else ""
+        say(f"mlagentbench: left before the end{begun}")
+        raise typer.Exit(130)
+    with redirect_stdout(sys.stdout if http is not None else sys.stderr):  # on stdio a client may still listen
+        print_json(result.model_dump(mode="json")) if as_json else show_result(result)
+    if result.ending == "fault":
+        raise typer.Exit(1)
+
+
+def _outsider(name: str) -> str:
+    """A name under which no agent of ours is looked for when the run is resumed or verified."""
+    from mlagentbench import discovery
+
+    if name in discovery.names("agents") or name.endswith(".py"):
+        raise UsageError(f"--name {name} is the name of an agent of ours; choose another")
+    return name
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}

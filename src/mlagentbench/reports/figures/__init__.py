@@ -1,0 +1,1 @@
+"""Figures ready for a paper: SVG and PDF, text that stays text."""

@@ -1,0 +1,1 @@
+"""The look that all pages share: tokens, base page, visible text."""

@@ -1,0 +1,1 @@
+"""Error modes: one file a rule, one function, named as its file."""

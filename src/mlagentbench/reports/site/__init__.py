@@ -1,0 +1,1 @@
+"""The report: a folder of pages, tables and figures that opens from disk."""

@@ -1,0 +1,95 @@
+"""The pages of all runs: names that no two share, made by as many processes as there are cores, and only if changed."""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+
+from pydantic import Field
+
+from mlagentbench.records import Record
+from mlagentbench.reports.runs import Run
+from mlagentbench.reports.site.seen import Seen, look_at, state
+
+Say = Callable[[str], None]
+MADE = "made.json"
+SHARE = 10  # pages that a process makes before it is heard of
+WORTH = 40  # so many pages are worth a second process
+
+
+class Made(Record):
+    """made.json: pages that are there, and what was seen when they were made; also the mark of a report's folder."""
+
+    pages: dict[str, Seen] = Field(default_factory=dict)
+    files: tuple[str, ...] = ()
+
+
+def names(runs: Sequence[Run]) -> list[str]:
+    """A file name for each run: its folder's, with the folder above where two are called the same."""
+    plain = [_safe(run.name) for run in runs]
+    often = Counter(plain)
+    longer = [_safe(f"{run.folder.path.parent.name}-{run.name}") for run in runs]
+    chosen = [name if often[name] == 1 else long for name, long in zip(plain, longer, strict=True)]
+    taken: dict[str, int] = {}
+    for place, name in enumerate(chosen):
+        taken[name.lower()] = number = taken.get(name.lower(), 0) + 1  # not every file system tells a from A
+        chosen[place] = f"{name}-{number}" if number > 1 else name
+    return chosen
+
+
+def _safe(name: str) -> str:
+    return re.sub(r"[^\w.=-]+", "-", name, flags=re.ASCII).strip(".-")[:120] or "run"
+
+
+def write_pages(runs: Sequence[Run], out: Path, say: Say) -> list[Seen]:
+    """Write what is missing or old, drop what is no run of this report any more; what was seen in each run."""
+    pages = names(runs)
+    (out / "runs").mkdir(parents=True, exist_ok=True)
+    known = made(out).pages
+    old = [page for page, run in zip(pages, runs, strict=True) if not _fresh(out, page, run, known)]
+    jobs = {page: run.folder.path for page, run in zip(pages, runs, strict=True) if page in set(old)}
+    seen = {page: known[page] for page in pages if page not in jobs}
+    for page, found in _looked(jobs, out):
+        seen[page] = found
+        say(f"{len(seen):,} of {len(pages):,} runs")
+    for page in known.keys() - seen.keys():
+        _page(out, page).unlink(missing_ok=True)
+    return [seen[page] for page in pages]
+
+
+def _page(out: Path, name: str) -> Path:
+    return out / "runs" / f"{name}.html"
+
+
+def _fresh(out: Path, page: str, run: Run, known: dict[str, Seen]) -> bool:
+    return page in known and known[page].of == state(run.folder.path) and _page(out, page).is_file()
+
+
+def made(out: Path) -> Made:
+    """What an earlier report left here."""
+    try:
+        return Made.model_validate_json((out / MADE).read_bytes())
+    except (OSError, ValueError):  # of another version, or none: everything is made anew
+        return Made()
+
+
+def _looked(jobs: dict[str, Path], out: Path) -> Iterator[tuple[str, Seen]]:
+    todo = [(path, _page(out, page)) for page, path in jobs.items()]
+    cores = len(os.sched_getaffinity(0))
+    if len(todo) < WORTH or cores == 1:
+        for page, job in zip(jobs, todo, strict=True):
+            yield page, look_at([job])[0]
+        return
+    with ProcessPoolExecutor(cores, get_context("spawn")) as processes:  # a fork would copy threads' locks
+        shares = [slice(start, start + SHARE) for start in range(0, len(todo), SHARE)]
+        asked = {processes.submit(look_at, todo[share]): share for share in shares}
+        names_ = list(jobs)
+        try:
+            for done in as_completed(asked):
+                yield from zip(names_[asked[done]], done.result(), strict=True)
+        except BaseException:
+            processes.shutdown(cancel_futures=True)
+            raise

@@ -1,0 +1,36 @@
+"""The validation figure that an agent saw last, held against the score that it never saw."""
+
+import math
+
+from pydantic import ValidationError
+
+from mlagentbench.agents.tuner import figure
+from mlagentbench.records import Step
+from mlagentbench.reports.runs import Run
+
+RELATIVE = "relative to"  # a metric of this kind has another unit than anything that a script can print
+
+
+def seen(run: Run) -> float | None:
+    """The number of the last line `validation <metric>: <number>` in an observation, if there is one."""
+    last = math.nan
+    for line, _ in run.folder.trace.lines():
+        if "validation " in line or "Validation " in line:  # most lines need not be read in full
+            try:
+                found = figure(Step.model_validate_json(line).observation)
+            except ValidationError:
+                continue  # a damaged record is told of among the findings
+            last = last if math.isnan(found) else found
+    return last if math.isfinite(last) else None
+
+
+def gap(run: Run) -> float | None:
+    """How much better the figure looked than the score is, in the unit of improvements: positive is too hopeful."""
+    spec, result = run.spec, run.result
+    if not result or result.score is None or not spec.baseline or not spec.baseline.mean or RELATIVE in spec.metric:
+        return None
+    shown = seen(run)
+    if shown is None:
+        return None
+    ahead = shown - result.score if spec.better == "higher" else result.score - shown
+    return ahead / abs(spec.baseline.mean)

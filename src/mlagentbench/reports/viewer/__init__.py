@@ -1,0 +1,1 @@
+"""One run as a page, and the server that follows runs that still go on."""

@@ -1,0 +1,194 @@
+"""Gymnasium's own checker, and whole episodes."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from mlagentbench.adapters.gym import LONGEST, ResearchEnv
+from mlagentbench.errors import Fault, UsageError
+from mlagentbench.runner.folder import RunFolder
+from mlagentbench.runner.setup import Setup
+from mlagentbench.runner.verify import verify
+
+PERFECT = "id,value\n" + "".join(f"{n},{n}\n" for n in range(10))
+EXECUTE = "Thought: how good is it?\nAction: execute script\nAction Input: train.py"
+SUBMIT = '{"action": "Final Answer", "args": {"final_answer": "done"}}'
+Env = gymnasium.Env[str, str]
+
+
+def write(name: str, content: str) -> str:
+    return json.dumps({"action": "Write File", "args": {"file_name": name, "content": content}})
+
+
+@pytest.fixture
+def world(toy: Path, tmp_path: Path) -> Iterator[Env]:
+    env = gymnasium.make("mlagentbench/task-v0", task=str(toy), out=tmp_path)
+    yield env
+    env.close()
+
+
+def limited(toy: Path, place: Path, **limits: Any) -> ResearchEnv:
+    return ResearchEnv(str(toy), out=place, limits=limits)
+
+
+def test_the_checker_of_gymnasium_is_content_with_the_toy(world: Env) -> None:
+    check_env(world.unwrapped)
+
+
+def test_the_checker_of_gymnasium_is_content_with_house_price(tmp_path: Path) -> None:
+    env = gymnasium.make("mlagentbench/house-price-v0", out=tmp_path)
+    check_env(env.unwrapped)
+    observation, _ = env.reset()
+    assert "SalePrice" in observation and "Execute Script" in observation
+    env.close()
+
+
+def test_every_task_of_the_suite_has_an_id_that_can_be_made_without_an_import() -> None:
+    name = "mlagentbench.adapters.gym:mlagentbench/house-price-v0"
+    code = f"import gymnasium; print(gymnasium.make({name!r}).unwrapped.setup)"
+    made = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=60)
+    assert made.returncode == 0 and "edition='open'" in made.stdout, made.stderr
+    assert {"mlagentbench/house-price-v0", "mlagentbench/BabyLM-v0"} <= gymnasium.registry.keys()
+
+
+def test_an_episode_is_a_run_and_its_reward_comes_at_the_end(world: Env, setup: Setup) -> None:
+    observation, info = world.reset(seed=5)
+    assert "the id itself" in observation and "Action: Write File" in observation and "20 of them" in observation
+    assert info["step"] == 0
+    observation, reward, terminated, truncated, info = world.step(EXECUTE)
+    assert "validation mean absolute error: 5.0" in observation
+    assert (reward, terminated, truncated, info["step"], info["steps_left"]) == (0.0, False, False, 1, 19)
+    _, reward, terminated, truncated, info = world.step(write("submission.csv", PERFECT))
+    assert (reward, terminated, truncated) == (0.0, False, False)
+    assert not {"score", "improvement", "success", "valid"} & info.keys()
+    _, reward, terminated, truncated, info = world.step(SUBMIT)
+    assert (reward, terminated, truncated) == (1.0, True, False)
+    assert (info["score"], info["success"], info["ending"]) == (0.0, True, "submitted")
+    folder = RunFolder(Path(info["folder"]))
+    assert (folder.spec.seed, folder.spec.agent) == (5, "gymnasium")
+    assert folder.steps()[0].call.thought == "how good is it?"
+    assert [check.what for check in verify(folder, setup) if not check.holds] == []
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        world.step(EXECUTE)
+    _, info = world.reset()
+    assert info["folder"] != str(folder.path)
+
+
+def test_the_last_step_truncates_and_is_graded(toy: Path, tmp_path: Path) -> None:
+    env = limited(toy, tmp_path, steps=2)
+    env.reset()
+    assert env.step(EXECUTE)[1:4] == (0.0, False, False)
+    _, reward, terminated, truncated, info = env.step(write("submission.csv", PERFECT))
+    assert (reward, terminated, truncated, info["ending"]) == (1.0, False, True, "steps")
+    env.close()
+
+
+def test_the_clock_truncates_even_if_nothing_is_done(toy: Path, tmp_path: Path) -> None:
+    env = limited(toy, tmp_path, hours=1e-9)
+    env.reset()
+    observation, reward, terminated, truncated, info = env.step(EXECUTE)
+    assert (observation, reward, terminated, truncated) == ("The run is over.", 0.0, False, True)
+    assert (info["ending"], info["step"], info["valid"]) == ("time", 0, False)
+    env.close()
+
+
+def test_a_submission_that_is_worth_nothing_is_told_apart_by_valid(world: Env) -> None:
+    world.reset()
+    _, reward, terminated, _, info = world.step(SUBMIT)
+    assert (reward, terminated, info["valid"], info["score"]) == (0.0, True, False, None)
+    assert info["note"] == "submission.csv is missing"
+
+
+@pytest.mark.parametrize(
+    "action", ["", "dance", "[]", '{"action": 3}', '{"verb": "x"}', "[" * 100_000, "Action: Fly", "x" * (LONGEST + 1)]
+)
+def test_an_action_that_means_nothing_is_a_step_that_fails(world: Env, action: str) -> None:
+    world.reset()
+    observation, reward, terminated, truncated, info = world.step(action)
+    assert observation.startswith("Error: there is no action") and "Execute Script" in observation
+    assert (reward, terminated, truncated, info["step"], info["failed"]) == (0.0, False, False, 1, True)
+
+
+def test_what_the_space_has_not_is_escaped(world: Env) -> None:
+    world.reset()
+    world.step(write("note.txt", "naïve → \x1b[31m\x00\r1"))
+    observation, _, _, _, info = world.step('{"action": "Read File", "args": {"file_name": "note.txt"}}')
+    assert observation in world.observation_space and info["text"] == "naïve → \x1b[31m\x00\r1"
+    assert observation == r"na\xefve \u2192 \x1b[31m\x00\r1"
+
+
+def test_of_what_is_too_long_the_middle_is_left_out(variant: Callable[..., Path], tmp_path: Path) -> None:
+    long = variant({"description.md": "Begin. " + "é" * LONGEST})
+    env = ResearchEnv(str(long), out=tmp_path / "runs")
+    observation, info = env.reset()
+    assert observation in env.observation_space and len(info["text"]) > LONGEST
+    assert observation.startswith(r"Begin. \xe9") and observation.endswith(info["text"][-100:])
+    assert "characters left out ...]" in observation
+    env.close()
+
+
+def test_what_is_left_can_be_gone_on_with(world: Env, toy: Path, tmp_path: Path) -> None:
+    _, info = world.reset(seed=1)
+    world.step(write("note.txt", "here"))
+    world.close()
+    world.close()  # twice does no harm
+    left = RunFolder(Path(info["folder"]))
+    assert left.result is None
+    again = limited(toy, tmp_path)
+    observation, resumed = again.reset(options={"resume": left.path})
+    assert (resumed["step"], resumed["folder"]) == (1, info["folder"])
+    assert observation.endswith("File note.txt written.")
+    again.step(SUBMIT)
+    assert left.result and left.result.steps == 2
+    with pytest.raises(UsageError, match="no option rewind"):
+        again.reset(options={"rewind": 1})
+    again.close()
+
+
+def test_episodes_without_a_seed_follow_from_the_last_one_given(world: Env) -> None:
+    def seeds() -> list[int]:
+        first = world.reset(seed=7)[1]["folder"]
+        return [RunFolder(Path(place)).spec.seed for place in (first, world.reset()[1]["folder"])]
+
+    assert seeds() == seeds()
+
+
+def test_several_environments_play_in_processes_of_their_own(toy: Path, tmp_path: Path) -> None:
+    several = gymnasium.make_vec(
+        "mlagentbench/task-v0",
+        num_envs=2,
+        vectorization_mode="async",
+        vector_kwargs={"shared_memory": False, "context": "spawn"},
+        task=str(toy),
+        out=tmp_path,
+    )
+    _, info = several.reset(seed=1)
+    assert {Path(place).name for place in info["folder"]} == {"episode-0001", "episode-0002"}
+    observations, rewards, terminated, *_ = several.step((EXECUTE, write("submission.csv", PERFECT)))
+    assert "5.0" in observations[0] and observations[1] == "File submission.csv written."
+    _, rewards, terminated, _, info = several.step((SUBMIT, SUBMIT))
+    assert (list(rewards), list(terminated), list(info["score"])) == ([0.0, 1.0], [True, True], [5.0, 0.0])
+    several.close()
+
+
+def test_a_fault_of_ours_is_raised_and_is_no_reward(world: Env) -> None:
+    _, info = world.reset()
+    (Path(info["folder"]) / "trace.jsonl").mkdir()
+    with pytest.raises(Fault):
+        world.step(EXECUTE)
+    result = RunFolder(Path(info["folder"])).result
+    assert result and result.ending == "fault"
+
+
+def test_without_gymnasium_one_line_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "gymnasium.py").write_text("raise ImportError")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import mlagentbench.adapters.gym"
+    failed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert failed.stderr.splitlines()[-1] == "ImportError: Gymnasium is not installed: pip install 'mlagentbench[gym]'"

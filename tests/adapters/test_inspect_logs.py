@@ -1,0 +1,109 @@
+"""Runs of ours as logs of Inspect, read by Inspect."""
+
+import math
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from inspect_ai.log import list_eval_logs, read_eval_log
+from parrot import Parrot
+
+from mlagentbench.adapters.inspect.logs import write
+from mlagentbench.errors import ModelFault, UsageError
+from mlagentbench.records import Call, Message
+
+
+def act(env):
+    env.ask([Message(role="user", text="What now?")])
+    env.step(Call(action="Write File", args={"file_name": "train.py", "content": "1 / 0"}, thought="Break it."))
+    env.step(Call(action="Understand File", args={"file_name": "train.py", "things_to_look_for": "faults"}))
+    env.step(Call(action="Read File", args={"file_name": "nowhere"}))
+    env.step(Call(action="Final Answer", args={"final_answer": "done"}))
+
+
+@pytest.fixture
+def log(play, tmp_path):
+    """The log of a run: log(behaviour, models, **limits)."""
+
+    def make(behaviour, lines=(), **limits):
+        result = play(behaviour, models={"main": Parrot(lines)} if lines else {}, **limits)
+        write(Path(result.folder), tmp_path / "logs" / "run.eval")
+        return result, read_eval_log(str(tmp_path / "logs" / "run.eval"), resolve_attachments=True)
+
+    return make
+
+
+def test_steps_are_messages_and_tool_events_and_every_call_of_a_model_is_there(log):
+    result, read = log(act, ["Break it.", "There are none."])
+    sample = read.samples[0]
+    assert [message.role for message in sample.messages] == ["user", *["assistant", "tool"] * 4]
+    assert sample.messages[1].text == "Break it."
+    assert sample.messages[1].tool_calls[0].arguments == {"file_name": "train.py", "content": "1 / 0"}
+    assert sample.messages[6].error.message.startswith("Error: nowhere does not exist")
+    assert [event.event for event in sample.events] == [
+        *["model", "tool", "info"],
+        *["tool", "model", "info"],
+        *["tool", "info"] * 2,
+        "score",
+    ]
+    assert [event.output.completion for event in sample.events if event.event == "model"] == [
+        "Break it.",
+        "There are none.",
+    ]
+    assert sample.events[-2].data["snapshot"] == result.snapshot
+    times = [event.timestamp for event in sample.events if event.event == "tool"]
+    assert times == sorted(times)
+
+
+def test_scores_usage_and_what_was_asked_for_are_there(log):
+    result, read = log(act, ["Break it.", "There are none."])
+    sample = read.samples[0]
+    value = sample.scores["verdict"].as_dict()
+    assert (read.status, value["valid"], value["success"]) == ("success", 0.0, 0.0)
+    assert math.isnan(value["score"])
+    assert {score.name for score in read.results.scores} == {"success", "valid"}
+    assert {role: usage.total_tokens for role, usage in sample.role_usage.items()} == {"main": 40, "fast": 40}
+    assert read.stats.model_usage["parrot"].total_tokens == result.tokens == 80
+    assert sample.model_usage["parrot"].total_cost == pytest.approx(result.dollars)
+    assert (read.eval.task, read.eval.solver, sample.metadata["run_folder"]) == (
+        "mlagentbench/toy",
+        "played",
+        result.folder,
+    )
+
+
+def test_a_limit_that_ended_it_is_the_samples_limit(log):
+    _, read = log(lambda env: [env.step(Call(action="List Files", args={"dir_path": "."})) for _ in range(2)], steps=2)
+    assert (read.samples[0].limit.type, read.samples[0].limit.limit) == ("custom", 2)
+
+
+def test_a_fault_is_an_error_without_a_score(log):
+    result, read = log(lambda env: env.ask([Message(role="user", text="?")]), [ModelFault("no credit")])
+    assert result.ending == "fault"
+    assert (read.status, read.samples[0].scores) == ("error", {})
+    assert "no credit" in read.samples[0].error.message
+
+
+def test_a_run_that_goes_on_can_be_looked_at(env, do, tmp_path):
+    do(env, "List Files", dir_path=".")
+    write(tmp_path / "run", tmp_path / "run.json")
+    read = read_eval_log(str(tmp_path / "run.json"))
+    assert (read.status, len(read.samples[0].messages)) == ("started", 3)
+
+
+def test_the_viewer_lists_what_the_command_wrote(play, tmp_path):
+    result = play(lambda env: env.step(Call(action="Final Answer", args={"final_answer": "x"})))
+    command = [sys.executable, "-m", "mlagentbench.adapters.inspect.logs", result.folder, "-o"]
+    done = subprocess.run([*command, tmp_path / "logs" / "a.eval"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert zipfile.is_zipfile(tmp_path / "logs" / "a.eval")
+    assert [Path(found.name).name for found in list_eval_logs(str(tmp_path / "logs"))] == ["a.eval"]
+
+
+def test_what_is_no_run_or_no_name_of_a_log_is_one_line(tmp_path):
+    with pytest.raises(UsageError, match="is not a run"):
+        write(tmp_path, tmp_path / "a.eval")
+    with pytest.raises(UsageError, match=r"NAME\.eval"):
+        write(tmp_path, tmp_path / "a.txt")

@@ -1,0 +1,132 @@
+"""The sandbox provider: what Inspect's own checks do not ask."""
+
+import secrets
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+import pytest
+from inspect_ai.util import SandboxEnvironmentSpec, SandboxUnavailableError
+from inspect_ai.util._sandbox.registry import registry_find_sandboxenv
+
+from mlagentbench.adapters.inspect.sandbox import BubblewrapSandbox, BwrapConfig
+from mlagentbench.errors import UsageError
+
+pytestmark = pytest.mark.anyio
+SMALL = BwrapConfig(memory_gb=0.5, disk_gb=0.2, processes=64)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[BubblewrapSandbox]:
+    made = await BubblewrapSandbox.sample_init("test", SMALL, {})
+    yield made["default"].as_type(BubblewrapSandbox)
+    await BubblewrapSandbox.sample_cleanup("test", SMALL, made, False)
+
+
+def alive(mark: str) -> bool:
+    """Whether any process of this machine has `mark` in its command line."""
+    found = False
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found |= mark.encode() in path.read_bytes()
+        except OSError:
+            continue
+    return found
+
+
+def number() -> str:
+    """Seconds to sleep that nobody else sleeps."""
+    return str(10**6 + secrets.randbelow(10**6))
+
+
+async def test_on_time_out_the_whole_tree_ends_even_what_hides_and_what_was_printed_is_kept(sandbox):
+    mark = number()
+    hidden = f"setsid env -i sh -c 'sleep {mark} & sleep {mark} & sleep {mark}' &"
+    with pytest.raises(TimeoutError) as caught:
+        await sandbox.exec(["sh", "-c", f"echo first; {hidden} echo second >&2; sleep {mark}"], timeout=1)
+    assert caught.value.truncated_output == "first\nsecond\n"
+    assert not alive(mark)
+
+
+async def test_who_is_cancelled_leaves_nothing_running(sandbox, until):
+    mark = number()
+    with anyio.move_on_after(0.5):
+        await sandbox.exec(["sh", "-c", f"sleep {mark} & sleep {mark}"])
+    until(lambda: not alive(mark))
+    assert (await sandbox.exec(["echo", "still here"])).stdout == "still here\n"
+
+
+async def test_what_is_put_in_the_background_goes_on_until_the_sample_is_over():
+    mark = number()
+    made = await BubblewrapSandbox.sample_init("test", SMALL, {})
+    sandbox = made["default"]
+    begun = await sandbox.exec(["sh", "-c", f"sleep {mark} & echo $!"], timeout=5)
+    assert (await sandbox.exec(["sh", "-c", f"kill -0 {begun.stdout}"])).success
+    assert alive(mark)
+    await BubblewrapSandbox.sample_cleanup("test", SMALL, made, False)
+    assert not alive(mark)
+
+
+async def test_no_command_can_end_the_sandbox(sandbox):
+    await sandbox.write_file("/tmp/kept", "kept")
+    await sandbox.exec(["sh", "-c", "kill -9 -1; kill -9 1; kill -TERM 1"])
+    assert await sandbox.read_file("/tmp/kept") == "kept"
+
+
+async def test_a_command_that_takes_all_memory_is_told_so_and_the_files_are_still_there(sandbox):
+    await sandbox.write_file("mine.txt", "mine")
+    eaten = await sandbox.exec(["python", "-c", "x = bytearray(3 << 30); x[::4096] = b'x' * len(x[::4096])"])
+    assert eaten.returncode in (1, 137)
+    assert "memory" in eaten.stderr.lower()
+    assert await sandbox.read_file("mine.txt") == "mine"
+
+
+async def test_nothing_of_the_host_is_seen_and_there_is_no_network(sandbox, tmp_path):
+    (tmp_path / "secret").write_text("secret")
+    with pytest.raises(FileNotFoundError):
+        await sandbox.read_file(str(tmp_path / "secret"))
+    tried = await sandbox.exec(["python", "-c", "import socket; socket.create_connection(('1.1.1.1', 53), 2)"])
+    assert "unreachable" in tried.stderr
+    assert (await sandbox.exec(["id", "-u"])).stdout == "1000\n"
+
+
+async def test_sandboxes_do_not_see_each_other_and_work_at_the_same_time(sandbox):
+    made = await BubblewrapSandbox.sample_init("test", SMALL, {})
+    wait = "touch here; echo $(date +%s.%N); sleep 1; echo $(date +%s.%N); ls -A /workspace /tmp; rm here"
+    results = []
+
+    async def work(one: BubblewrapSandbox, name: str) -> None:
+        await one.write_file(name, "")
+        results.append(await one.exec(["sh", "-c", wait], concurrency=False))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(work, sandbox, "a.txt")
+        group.start_soon(work, made["default"].as_type(BubblewrapSandbox), "b.txt")
+    await BubblewrapSandbox.sample_cleanup("test", SMALL, made, False)
+    times = [[float(word) for word in result.stdout.split()[:2]] for result in results]
+    assert max(begun for begun, _ in times) < min(ended for _, ended in times)
+    assert all(("a.txt" in result.stdout) != ("b.txt" in result.stdout) for result in results)
+
+
+async def test_a_sandbox_that_is_closed_says_so():
+    made = await BubblewrapSandbox.sample_init("test", SMALL, {})
+    await made["default"].exec(["true"])
+    await BubblewrapSandbox.sample_cleanup("test", SMALL, made, False)
+    with pytest.raises(SandboxUnavailableError):
+        await made["default"].exec(["true"])
+
+
+def test_inspect_finds_it_by_its_name_and_it_takes_a_file_of_settings(tmp_path):
+    assert registry_find_sandboxenv("bwrap") is BubblewrapSandbox
+    (tmp_path / "bwrap.toml").write_text('runtime = "torch"\nmemory_gb = 2\n')
+    assert BwrapConfig.of(str(tmp_path / "bwrap.toml")) == BwrapConfig(runtime="torch", memory_gb=2)
+    spec = SandboxEnvironmentSpec("bwrap", BwrapConfig(runtime="torch"))
+    assert SandboxEnvironmentSpec.model_validate(spec.model_dump()) == spec
+    (tmp_path / "bwrap.toml").write_text("memry = 2\n")
+    with pytest.raises(UsageError, match="memry: no such key"):
+        BwrapConfig.of(str(tmp_path / "bwrap.toml"))

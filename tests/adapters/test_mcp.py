@@ -1,0 +1,310 @@
+"""Clients of the official library play whole runs, over both transports."""
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+from mcp import Client, MCPError, StdioServerParameters, stdio_client
+from mcp.types import CallToolResult
+
+from mlagentbench.runner.folder import RunFolder
+from mlagentbench.runner.setup import Setup
+from mlagentbench.runner.verify import verify
+
+Cli = Callable[..., "subprocess.CompletedProcess[str]"]
+Until = Callable[[Callable[[], object]], None]
+Play = Callable[[Client], Awaitable[None]]
+PERFECT = "id,value\n" + "".join(f"{n},{n}\n" for n in range(10))
+SUBMIT = {"final_answer": "done"}
+
+
+def command(*args: object) -> list[str]:
+    return ["-W", "error", "-m", "mlagentbench", "mcp", *map(str, args)]
+
+
+def over_stdio(log: Path, play: Play, *args: object, mode: str = "auto") -> None:
+    """A client that starts the server itself, as most do."""
+    server = StdioServerParameters(command=sys.executable, args=command(*args), env=dict(os.environ))
+
+    async def main() -> None:
+        with log.open("w") as errors:
+            async with Client(stdio_client(server, errors), mode=mode) as client:
+                await play(client)
+
+    try:
+        asyncio.run(main())
+    except Exception as error:
+        raise AssertionError(f"the server said: {log.read_text()}") from error
+
+
+@contextmanager
+def over_http(*args: object) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    """A server that runs already, and its address."""
+    with subprocess.Popen(
+        [sys.executable, *command(*args, "--http", "0")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as server:
+        try:
+            assert server.stderr
+            line = server.stderr.readline()
+            found = re.search(r"http://\S+/mcp", line)
+            assert found, line + server.stderr.read()
+            yield server, found[0]
+        finally:
+            server.kill()
+
+
+def connect(address: str, play: Play, mode: str = "auto") -> None:
+    async def main() -> None:
+        async with Client(address, mode=mode) as client:
+            await play(client)
+
+    asyncio.run(main())
+
+
+def texts(answer: CallToolResult) -> list[str]:
+    return [part.text for part in answer.content if part.type == "text"]
+
+
+async def win(client: Client) -> None:
+    tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+    assert tools["execute_script"].input_schema["required"] == ["script_name"]
+    assert tools["list_files"].annotations and tools["list_files"].annotations.read_only_hint
+    assert "understand_file" not in tools  # there is no model to ask
+    answer = await client.call_tool("execute_script", {"script_name": "train.py"})
+    assert not answer.is_error and "validation mean absolute error: 5.0" in texts(answer)[0]
+    assert texts(answer)[1].startswith("[19 of 20 steps and ")
+    answer = await client.call_tool("write_file", {"file_name": "submission.csv", "content": PERFECT})
+    answer = await client.call_tool("final_answer", SUBMIT)
+    told = "[the run is over: submitted; its score is for those who run the benchmark]"
+    assert texts(answer) == ["Submitted.", told] and not answer.is_error
+
+
+def check_won(run: Path, setup: Setup) -> None:
+    folder = RunFolder(run)
+    assert folder.result and (folder.result.score, folder.result.success) == (0.0, True)
+    assert (folder.spec.agent, folder.spec.seed) == ("claude", 4)
+    assert [step.call.action for step in folder.steps()] == ["Execute Script", "Write File", "Final Answer"]
+    assert [check.what for check in verify(folder, setup) if not check.holds] == []
+
+
+def test_a_client_that_starts_the_server_plays_a_run(toy: Path, tmp_path: Path, setup: Setup) -> None:
+    run, log = tmp_path / "run", tmp_path / "log"
+
+    async def play(client: Client) -> None:
+        await win(client)
+        late = await client.call_tool("list_files", {})
+        assert late.is_error and texts(late) == ["Error: the run is over: submitted"]
+
+    over_stdio(log, play, toy, "--out", run, "--seed", 4, "--name", "claude", mode="legacy")
+    check_won(run, setup)
+    assert "verdict      SUCCESS" in log.read_text()  # the person at the terminal is told
+
+
+def test_a_client_that_connects_over_http_plays_a_run(toy: Path, tmp_path: Path, setup: Setup) -> None:
+    with over_http(toy, "--out", tmp_path / "run", "--seed", 4, "--name", "claude", "--json") as (server, address):
+        connect(address, win)
+        out, _ = server.communicate(timeout=20)
+    assert server.returncode == 0 and json.loads(out)["improvement"] == 1.0
+    check_won(tmp_path / "run", setup)
+
+
+def test_the_description_is_free_and_files_cost_a_step(toy: Path, tmp_path: Path) -> None:
+    async def play(client: Client) -> None:
+        assert client.instructions and "the id itself" in client.instructions
+        prompt = (await client.get_prompt("work")).messages[0].content
+        assert prompt.type == "text" and prompt.text == client.instructions
+        assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["work"]
+        resources = [resource.uri for resource in (await client.list_resources()).resources]
+        assert resources[0] == "task://description" and "workspace:///data/deep/more.csv" in resources
+        assert (await client.list_resource_templates()).resource_templates[0].uri_template == "workspace:///{+path}"
+        assert await read(client, "task://description") == (toy / "description.md").read_text()
+        assert RunFolder(tmp_path / "run").steps() == ()
+        assert await read(client, "workspace:///train.py") == (toy / "starter" / "train.py").read_text()
+        await client.call_tool("write_file", {"file_name": "a b.txt", "content": "new"})
+        assert await read(client, "workspace:///a%20b.txt") == "new"
+        for uri in ("workspace:///none.py", "workspace:///../../etc/passwd", "file:///etc/passwd"):
+            with pytest.raises(MCPError, match=r"there is no|does not exist|outside"):
+                await read(client, uri)
+        with pytest.raises(MCPError, match="there is no prompt"):
+            await client.get_prompt("play")
+
+    over_stdio(tmp_path / "log", play, toy, "--out", tmp_path / "run")
+    assert [step.failed for step in RunFolder(tmp_path / "run").steps()] == [False, False, False, True, True]
+
+
+async def read(client: Client, uri: str) -> str:
+    contents = (await client.read_resource(uri)).contents[0]
+    assert hasattr(contents, "text")
+    return str(contents.text)
+
+
+def test_bad_arguments_are_steps_that_fail_and_say_why(toy: Path, tmp_path: Path) -> None:
+    async def play(client: Client) -> None:
+        for name, args, why in (
+            ("execute_script", {"script": "train.py"}, "script_name is missing"),
+            ("inspect_script_lines", {"script_name": "train.py", "start_line_number": "x"}, "start_line_number"),
+            ("read_file", {"file_name": "train.py", "mode": "r"}, "mode is not an argument of it"),
+            ("dance", {}, "there is no action 'dance'"),
+        ):
+            answer = await client.call_tool(name, args)
+            assert answer.is_error and why in texts(answer)[0]
+        assert texts(answer)[1].startswith("[16 of 20 steps")
+
+    over_stdio(tmp_path / "log", play, toy, "--out", tmp_path / "run")
+    assert [step.failed for step in RunFolder(tmp_path / "run").steps()] == [True] * 4
+
+
+def test_calls_at_once_are_served_in_turn(toy: Path, tmp_path: Path) -> None:
+    code = (
+        "import os\nassert not os.path.exists('busy')\nopen('busy', 'w').close()\nos.remove('busy')\nprint('alone')\n"
+    )
+
+    async def play(client: Client) -> None:
+        await client.call_tool("write_file", {"file_name": "a.py", "content": code})
+        calls = [client.call_tool("execute_script", {"script_name": "a.py"}) for _ in range(5)]
+        answers = await asyncio.gather(*calls)
+        assert all(texts(answer)[0].endswith("alone") for answer in answers)
+        assert len({texts(answer)[1].partition(" steps")[0] for answer in answers}) == 5
+
+    with over_http(toy, "--out", tmp_path / "run") as (_, address):
+        connect(address, play)
+    assert [step.number for step in RunFolder(tmp_path / "run").steps()] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_client_that_leaves_in_the_middle_can_come_back(toy: Path, tmp_path: Path, setup: Setup, cli: Cli) -> None:
+    run, log = tmp_path / "run", tmp_path / "log"
+
+    async def begin(client: Client) -> None:
+        await client.call_tool("write_file", {"file_name": "submission.csv", "content": PERFECT})
+        await client.call_tool("python_repl", {"command": "kept = 7"})
+
+    async def end(client: Client) -> None:
+        answer = await client.call_tool("python_repl", {"command": "print(kept)"})
+        assert texts(answer)[0].strip() == "7" and texts(answer)[1].startswith("[17 of 20 steps")
+        await client.call_tool("final_answer", SUBMIT)
+
+    over_stdio(log, begin, toy, "--out", run)
+    assert RunFolder(run).result is None
+    assert log.read_text().endswith(f"mlagentbench: left before the end; go on with: mlagentbench mcp --resume {run}\n")
+    told = cli("resume", run)
+    assert (told.returncode, "came from outside (mcp)" in told.stderr) == (2, True)
+    over_stdio(log, end, "--resume", run)
+    result = RunFolder(run).result
+    assert result and (result.score, result.steps, result.ending) == (0.0, 4, "submitted")
+    assert [check.what for check in verify(RunFolder(run), setup) if not check.holds] == []
+
+
+def test_a_client_that_leaves_during_a_script_ends_it(toy: Path, tmp_path: Path, until: Until) -> None:
+    run, log = tmp_path / "run", tmp_path / "log"
+    mark = f"forever-{os.getpid()}"
+    news: list[str] = []
+
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        news.append(message or "")
+
+    async def play(client: Client) -> None:
+        code = "import time\nprint('begun', flush=True)\ntime.sleep(600)\n"
+        await client.call_tool("write_file", {"file_name": f"{mark}.py", "content": code})
+        call = client.call_tool("execute_script", {"script_name": f"{mark}.py"}, progress_callback=note)
+        task = asyncio.create_task(call)
+        while "begun" not in news:
+            await asyncio.sleep(0.05)
+        task.cancel()
+
+    over_stdio(log, play, toy, "--out", run)
+    until(lambda: "go on with" in log.read_text())
+    assert len(RunFolder(run).steps()) == 1 and RunFolder(run).result is None
+    processes = subprocess.run(["ps", "ax", "-o", "args"], capture_output=True, text=True, check=True).stdout
+    assert mark not in processes.replace(str(tmp_path), "")
+
+
+def test_two_clients_over_http_share_the_run_and_a_lost_one_does_not_end_it(toy: Path, tmp_path: Path) -> None:
+    async def look(client: Client) -> None:
+        await client.call_tool("list_files", {})
+
+    async def submit(client: Client) -> None:
+        assert texts(await client.call_tool("list_files", {}))[1].startswith("[18 of 20")
+        await client.call_tool("final_answer", SUBMIT)
+
+    with over_http(toy, "--out", tmp_path / "run") as (server, address):
+        connect(address, look)
+        connect(address, submit)
+        out, _ = server.communicate(timeout=20)
+    assert "INVALID: submission.csv is missing" in out
+
+
+def test_the_clock_ends_a_run_at_which_nobody_plays(toy: Path, tmp_path: Path) -> None:
+    with over_http(toy, "--out", tmp_path / "run", "--hours", "0.0001", "--json") as (server, _):
+        out, _ = server.communicate(timeout=20)
+    assert server.returncode == 0 and json.loads(out)["ending"] == "time"
+
+
+def test_stop_ends_a_server_that_waits_and_the_run_can_be_resumed(toy: Path, tmp_path: Path, cli: Cli) -> None:
+    for args in ([], ["--http", "0"]):
+        run = tmp_path / f"run{len(args)}"
+        with subprocess.Popen(
+            [sys.executable, *command(toy, "--out", run, *args)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as server:
+            assert server.stderr and "serving toy" in server.stderr.readline()
+            assert cli("stop", run).stdout == f"stopped: {run}\n"
+            server.wait(20)
+            assert server.returncode == 130
+            assert server.stderr.read().endswith(f"go on with: mlagentbench mcp --resume {run}\n")
+
+
+def test_a_fault_of_ours_voids_the_run_and_is_told(toy: Path, tmp_path: Path) -> None:
+    async def play(client: Client) -> None:
+        (tmp_path / "run" / "trace.jsonl").mkdir()
+        answer = await client.call_tool("list_files", {})
+        assert answer.is_error and "cannot write" in texts(answer)[0]
+
+    with over_http(toy, "--out", tmp_path / "run", "--json") as (server, address):
+        connect(address, play)
+        out, _ = server.communicate(timeout=20)
+    assert server.returncode == 1 and json.loads(out)["ending"] == "fault"
+
+
+def test_pages_of_other_sites_cannot_play(toy: Path, tmp_path: Path) -> None:
+    with over_http(toy, "--out", tmp_path / "run") as (_, address):
+        asked = Request(address, b"{}", {"Content-Type": "application/json", "Host": "evil.example"})
+        with pytest.raises(HTTPError) as refused:
+            urlopen(asked, timeout=10)
+        refused.value.close()
+    assert refused.value.code in (403, 421)
+
+
+def test_mistakes_are_one_line(toy: Path, tmp_path: Path, cli: Cli) -> None:
+    for args, why in (
+        ((), "name a task, or a run"),
+        (("--resume", tmp_path), "is not a run"),
+        ((toy, "--name", "tuner"), "is the name of an agent of ours"),
+    ):
+        told = cli("mcp", *args)
+        assert told.returncode == 2 and why in told.stderr and len(told.stderr.splitlines()) == 1, told.stderr
+    with over_http(toy, "--out", tmp_path / "run") as (_, address):
+        told = cli("mcp", toy, "--http", address.rpartition(":")[2].removesuffix("/mcp"), "--out", tmp_path / "other")
+        assert told.returncode == 2 and "cannot listen on port" in told.stderr
+        assert not (tmp_path / "other").exists()
+
+
+def test_without_the_package_one_line_says_what_to_install(toy: Path, tmp_path: Path, cli: Cli) -> None:
+    (tmp_path / "mcp.py").write_text("raise ImportError('gone', name='mcp')")
+    paths = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    told = cli("mcp", toy, env={**os.environ, "PYTHONPATH": paths})
+    assert (told.returncode, told.stderr) == (
+        2,
+        "mlagentbench: mcp is not installed: pip install 'mlagentbench[mcp]'\n",
+    )
