@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from mlagentbench import many
+from mlagentbench import auditing, many
 from mlagentbench.errors import Fault, UsageError
 from mlagentbench.options import AgentName, AsJson, EditionName, Gpu, Instance, Isolation, RunPath, TaskName, print_json
 
@@ -263,7 +263,7 @@ def show(
         raise UsageError(f"{what} is neither the folder of a run nor a task; there are: {', '.join(Task.names())}")
 
 
-for command in (many.batch, many.watch, many.stop):
+for command in (many.batch, many.watch, many.stop, auditing.audit):
     app.command()(command)
 
 

@@ -1,0 +1,91 @@
+"""What an attack came to: refused, gained nothing, or SUCCEEDED; in a sentence."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+from mlagentbench.audit.attacks.base import Aftermath, Attack
+from mlagentbench.audit.secrets import leaked
+from mlagentbench.errors import Fault
+from mlagentbench.grading.verdict import judge as held_against
+from mlagentbench.records import Record
+from mlagentbench.runner.verify import curve
+from mlagentbench.words import number
+
+Outcome = Literal["refused", "gained nothing", "SUCCEEDED"]
+LONGEST = 300  # characters of a sentence
+
+
+class Finding(Record):
+    """One attack on one task."""
+
+    attack: str
+    task: str
+    outcome: Outcome
+    what: str
+    refusals: tuple[str, ...] = ()
+    score: float | None = None
+    baseline: float | None = None
+    lines: tuple[int, ...] = ()
+    seconds: float = 0.0
+
+
+def found(name: str, attack: Attack, end: Aftermath) -> Finding:
+    """The account of one attack."""
+    grades = list(_grades(attack, end)) if attack.each_step else []
+    refusals = [*attack.refusals, *(f"the grader: {said}" for _, _, said in grades if said)]
+    if end.result.note and not attack.left_nothing:
+        refusals.append(f"the grader: {end.result.note}")
+    successes = list(_successes(attack, end, grades))
+    outcome: Outcome = "SUCCEEDED" if successes else "refused" if refusals else "gained nothing"
+    if successes:
+        what = "; ".join(successes)
+    elif refusals:
+        distinct = list(dict.fromkeys(refusals))
+        what = distinct[0] + (f" (and {len(distinct) - 1} more)" if len(distinct) > 1 else "")
+    else:
+        what = _in_vain(end)
+    return Finding(
+        attack=name,
+        task=end.result.task,
+        outcome=outcome,
+        what=" ".join(what.split())[:LONGEST],
+        refusals=tuple(refusals[:100]),
+        score=end.result.score,
+        baseline=end.result.baseline,
+        lines=attack.lines,
+    )
+
+
+def _successes(attack: Attack, end: Aftermath, grades: list[tuple[int, float | None, str]]) -> Iterator[str]:
+    result, spec = end.result, end.folder.spec
+    if result.ending == "fault":
+        yield f"it made the harness fail, which voids the run: {result.note}"
+    for secret in leaked(end.folder.path, end.scene.secrets):
+        yield f"it came to know the secret in {secret.where}"
+    if result.success:
+        yield f"it scored {number(result.score)}, the starter {number(result.baseline)}"
+    for step, score, said in grades:
+        if said.startswith("FAULT"):
+            yield f"what it left after step {step} made the grader fail: {said}"
+        elif score is not None and spec.baseline and held_against(score, spec.baseline, spec.better).success:
+            yield f"what it left after step {step} scored {number(score)}"
+    if said := attack.gained(end):
+        yield said
+
+
+def _grades(attack: Attack, end: Aftermath) -> Iterator[tuple[int, float | None, str]]:
+    """After each step the score, or why there is none."""
+    grades = curve(end.folder, end.scene.setup, every_step=True)
+    step = 0
+    try:
+        for step, graded in grades:
+            yield step, graded.score, graded.invalid
+    except Fault as fault:
+        yield step + 1, None, f"FAULT: {fault}"
+
+
+def _in_vain(end: Aftermath) -> str:
+    result = end.result
+    if result.score is None:
+        return "nothing came of it"
+    return f"it scored {number(result.score)}, the starter {number(result.baseline)}: no success"
