@@ -11,7 +11,18 @@ import typer
 
 from mlagentbench import auditing, many
 from mlagentbench.errors import Fault, UsageError
-from mlagentbench.options import AgentName, AsJson, EditionName, Gpu, Instance, Isolation, RunPath, TaskName, print_json
+from mlagentbench.options import (
+    AgentName,
+    AsJson,
+    EditionName,
+    Gpu,
+    Instance,
+    Isolation,
+    RunPath,
+    TaskName,
+    WithLedger,
+    print_json,
+)
 
 app = typer.Typer(
     name="mlagentbench",
@@ -111,6 +122,7 @@ def run(
     tokens: Annotated[int | None, typer.Option("--tokens", help="Most tokens of all models together.")] = None,
     dollars: Annotated[float | None, typer.Option("--dollars", help="Most dollars for all models together.")] = None,
     options: Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE: an option of the agent.")] = None,
+    ledger: WithLedger = False,
     as_json: AsJson = False,
 ) -> None:
     """Let an agent work on a task, and grade what it leaves."""
@@ -128,7 +140,7 @@ def run(
     limits = {name: value for name, value in asked.items() if value is not None}
     folder = out or new_place(Task.load(task).name, agent)
     with _resumable(folder):
-        setup = set_up(task, edition, isolation, say, instance, gpu)
+        setup = set_up(task, edition, isolation, say, instance, gpu, ledger)
         with watching() as watch:
             result = start(setup, who, folder, seed, limits, watch)
     _show_result(result, as_json)

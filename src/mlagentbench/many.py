@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from mlagentbench.errors import UsageError
-from mlagentbench.options import AsJson, print_json
+from mlagentbench.options import AsJson, WithLedger, print_json
 
 Several = list[str] | None
 Place = Annotated[Path, typer.Argument(metavar="RUN|FOLDER", help="The folder of a batch, of a run, or of runs.")]
@@ -38,6 +38,7 @@ def batch(
     memory: Annotated[float | None, typer.Option("--memory", help="GB that a script may use.")] = None,
     budget_dollars: Annotated[float | None, typer.Option("--budget-dollars", help="Most for all runs.")] = None,
     budget_hours: Annotated[float | None, typer.Option("--budget-hours", help="Most for all, added up.")] = None,
+    ledger: WithLedger = False,
     tries: Annotated[int | None, typer.Option("--tries", min=1, help="Of a run that ends as a fault.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -49,7 +50,7 @@ def batch(
 
     given: dict[str, Any] = {"tasks": tasks, "agents": agents, "models": models, "seeds": seeds}
     given |= {"fast_model": fast_model, "edit_model": edit_model, "repetitions": repetitions, "tries": tries}
-    given |= {"edition": edition, "sandbox": isolation, "instance": instance}
+    given |= {"edition": edition, "sandbox": isolation, "instance": instance, "ledger": ledger}
     limits = {"steps": steps, "hours": hours, "tokens": tokens, "dollars": dollars, "memory_gb": memory}
     given |= {"limits": _given(limits), "budget": _given({"dollars": budget_dollars, "hours": budget_hours})}
     given = {name: value for name, value in given.items() if value}

@@ -15,6 +15,7 @@ from mlagentbench.journal import Journal
 from mlagentbench.locks import acquired
 from mlagentbench.preparation.prepare import Prepared
 from mlagentbench.records import FORMAT, ModelCall, Record, Result, RunSpec, Step
+from mlagentbench.sandbox.access.record import forget_after
 from mlagentbench.stopping import FILE as STOP
 from mlagentbench.task import explain
 from mlagentbench.workspace.store import Store
@@ -129,6 +130,7 @@ class RunFolder:
         self.trace.cut(ends[step - 1] if step else 0)
         if (self.path / "snapshots").is_dir():
             self.store().rewind(step)
+        forget_after(self.path, step)
         old = self.path / "result.json"
         if old.is_file():
             tries = len(list(self.path.glob("result-*.json")))

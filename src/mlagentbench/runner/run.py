@@ -19,6 +19,7 @@ from mlagentbench.models.base import Model
 from mlagentbench.records import Ending, Result, Role, Step
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.setup import Setup
+from mlagentbench.sandbox.access.listening import Book
 from mlagentbench.sandbox.choose import unprivileged_user
 from mlagentbench.stopping import Stopping
 from mlagentbench.workspace.files import Workspace
@@ -69,6 +70,7 @@ def enter(
         seed=folder.spec.seed,
         person=person,
         stopping=Stopping(folder.path),
+        book=Book(folder.path) if folder.spec.ledger else None,
     )
     return Environment(setup.task, folder.spec, world, folder.trace, folder.steps())
 

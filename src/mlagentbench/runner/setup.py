@@ -13,6 +13,7 @@ from mlagentbench.preparation.prepare import Prepared, lookup, prepared
 from mlagentbench.records import Contestant, Hashes, Limits, RunSpec
 from mlagentbench.runner.baselines import baseline_of
 from mlagentbench.runtimes.base import Runtime, ensure
+from mlagentbench.sandbox.access.listening import require
 from mlagentbench.sandbox.base import Sandbox
 from mlagentbench.sandbox.choose import sandbox
 from mlagentbench.sandbox.gpu import granted
@@ -28,6 +29,7 @@ class Setup:
     data: Prepared
     runtime: Runtime
     sandbox: Sandbox
+    ledger: bool = False
 
     @property
     def hashes(self) -> Hashes:
@@ -48,6 +50,7 @@ class Setup:
             sandbox=self.sandbox.name,
             gpu=self.sandbox.gpu,
             interactive=interactive,
+            ledger=self.ledger,
             metric=self.task.config.metric,
             better=self.task.config.better,
             baseline=baseline_of(self.task, self.edition, self.data),
@@ -57,21 +60,27 @@ class Setup:
         )
 
 
-def set_up(task: str, edition: str, isolation: str, say: Say, instance: str = "", gpu: str = "") -> Setup:
+def set_up(
+    task: str, edition: str, isolation: str, say: Say, instance: str = "", gpu: str = "", ledger: bool = False
+) -> Setup:
     """Make ready whatever is missing, once."""
     loaded = Task.load(task)
     loaded.edition(edition)
     granted(gpu)
     isolated = sandbox(isolation, gpu)
+    if ledger:
+        require(isolation)
     runtime = ensure(loaded.config.runtime, say)
-    return Setup(loaded, edition, prepared(loaded, edition, say, instance), runtime, isolated)
+    return Setup(loaded, edition, prepared(loaded, edition, say, instance), runtime, isolated, ledger)
 
 
 def set_up_again(spec: RunSpec, say: Say) -> Setup:
     """The same for a run that exists, on this machine or another."""
     task = Task.load(spec.task)
     isolated = sandbox(spec.sandbox, spec.gpu)
-    return Setup(task, spec.edition, _same_data(task, spec, say), ensure(task.config.runtime, say), isolated)
+    return Setup(
+        task, spec.edition, _same_data(task, spec, say), ensure(task.config.runtime, say), isolated, spec.ledger
+    )
 
 
 def _same_data(task: Task, spec: RunSpec, say: Say) -> Prepared:

@@ -14,6 +14,7 @@ from typing import IO, Literal
 from mlagentbench.records import Execution, Limit, Limits
 from mlagentbench.runtimes.base import Runtime
 from mlagentbench.sandbox import gate
+from mlagentbench.sandbox.access.listening import Book
 from mlagentbench.sandbox.cgroups import Group
 from mlagentbench.sandbox.output import Output
 from mlagentbench.sandbox.processes import Tree
@@ -36,6 +37,7 @@ class Box:
     environment: Mapping[str, str] = field(default_factory=dict)
     owner: int | None = None
     stopping: Stopping = field(default_factory=Stopping)
+    book: Book | None = None
 
 
 class Process:

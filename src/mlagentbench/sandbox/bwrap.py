@@ -4,6 +4,7 @@ import os
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from shutil import which
@@ -14,6 +15,7 @@ from mlagentbench.home import home
 from mlagentbench.records import GB
 from mlagentbench.runtimes.base import PYTHON, Runtime
 from mlagentbench.sandbox import gate, gpu, seccomp
+from mlagentbench.sandbox.access.listening import DRIVER
 from mlagentbench.sandbox.base import Box, Process, Sandbox, attend
 from mlagentbench.sandbox.cgroups import Group
 from mlagentbench.sandbox.launch import launcher
@@ -42,10 +44,13 @@ class Bubblewrap(Sandbox):
         """Begin a command in a fresh set of namespaces."""
         if os.geteuid() == 0 and not box.owner:
             raise SandboxFault("root would be root inside, too: a box needs an unprivileged owner")
+        if box.book:
+            box = replace(box, mounts=(*box.mounts, DRIVER))
         limits = box.limits
         group = Group(int(limits.memory_gb * GB), limits.processes)
         data = {"passwd": _pipe(PASSWD), "group": _pipe(GROUP), "hosts": _pipe(HOSTS)}
         fds = [*data.values(), _pipe(_filter())]
+        listening = box.book.listen(box.owner) if box.book else None
         try:
             # Its libraries may lie beside it.
             bwrap = f"{launcher().stage(self._program.parent)}/{self._program.name}"
@@ -59,11 +64,16 @@ class Bubblewrap(Sandbox):
             ]
             if "pids" not in group.folders:  # counted inside, where this user has no other processes
                 command += ["prlimit", f"--nproc={limits.processes}"]
-            command += gate.gated(argv, stdin)
-            child = gate.start(command, limits, group, {"PATH": PATH}, "/", fds)
+            behind = gate.gated(argv, stdin)
+            command += listening.wrapped(behind) if listening else behind
+            child = gate.start(
+                command, limits, group, {"PATH": PATH}, "/", fds, greet=listening.take if listening else None
+            )
             return attend(child, box, group, stdin)
         except BaseException:
             group.close()
+            if box.book and listening:
+                box.book.drop(listening)
             raise
         finally:
             for fd in fds:

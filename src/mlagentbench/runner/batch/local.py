@@ -49,7 +49,7 @@ class Local:
         """Begin or go on."""
         place = self.out / job.name
         setup = self.setups[job.setting]
-        setup = replace(setup, sandbox=sandbox(job.sandbox, gpu))
+        setup = replace(setup, sandbox=sandbox(job.sandbox, gpu), ledger=job.ledger)
         if not (place / "run.json").is_file():
             self._unchanged(job, setup.hashes)
             _clear(place)
