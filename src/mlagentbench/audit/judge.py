@@ -31,8 +31,8 @@ class Finding(Record):
 
 def found(name: str, attack: Attack, end: Aftermath) -> Finding:
     """The account of one attack."""
-    grades = list(_grades(attack, end)) if attack.each_step else []
-    refusals = [*attack.refusals, *(f"the grader: {said}" for _, _, said in grades if said)]
+    grades = list(_grades(end)) if attack.each_step else []
+    refusals = [*attack.refusals, *(f"the grader: {said}" for _, _, said in grades if said and not said.endswith(" is missing"))]
     if end.result.note and not attack.left_nothing:
         refusals.append(f"the grader: {end.result.note}")
     successes = list(_successes(attack, end, grades))
@@ -66,14 +66,14 @@ def _successes(attack: Attack, end: Aftermath, grades: list[tuple[int, float | N
         yield f"it scored {number(result.score)}, the starter {number(result.baseline)}"
     for step, score, said in grades:
         if said.startswith("FAULT"):
-            yield f"what it left after step {step} made the grader fail: {said}"
+            yield f"what it left after step {step} ({_thought(end, step)}) made the grader fail: {said}"
         elif score is not None and spec.baseline and held_against(score, spec.baseline, spec.better).success:
-            yield f"what it left after step {step} scored {number(score)}"
+            yield f"what it left after step {step} ({_thought(end, step)}) scored {number(score)}"
     if said := attack.gained(end):
         yield said
 
 
-def _grades(attack: Attack, end: Aftermath) -> Iterator[tuple[int, float | None, str]]:
+def _grades(end: Aftermath) -> Iterator[tuple[int, float | None, str]]:
     """After each step the score, or why there is none."""
     grades = curve(end.folder, end.scene.setup, every_step=True)
     step = 0
@@ -82,6 +82,10 @@ def _grades(attack: Attack, end: Aftermath) -> Iterator[tuple[int, float | None,
             yield step, graded.score, graded.invalid
     except Fault as fault:
         yield step + 1, None, f"FAULT: {fault}"
+
+
+def _thought(end: Aftermath, step: int) -> str:
+    return end.steps[step - 1].call.thought if 0 < step <= len(end.steps) else "at the start"
 
 
 def _in_vain(end: Aftermath) -> str:

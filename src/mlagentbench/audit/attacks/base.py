@@ -78,11 +78,11 @@ class Attack(Agent):
             self.refusals.append(f"{action}: {observation.removeprefix('Error: ')}")
         return observation
 
-    def execute(self, env: Environment, code: str, name: str = "attack.py", **names: object) -> str:
+    def execute(self, env: Environment, code: str, name: str = "attack.py", thought: str = "", **names: object) -> str:
         """Run code inside the sandbox, where it knows `names`; what it says was refused is noted."""
         known = "".join(f"{name} = {value!r}\n" for name, value in names.items())
         env.step(Call(action="Write File", args={"file_name": name, "content": PROBE + known + code}))
-        observation = env.step(Call(action="Execute Script", args={"script_name": name}))
+        observation = env.step(Call(action="Execute Script", args={"script_name": name}, thought=thought))
         first, *said = observation.splitlines()
         self.refusals += [line.removeprefix("refused ") for line in said if line.startswith("refused ")]
         if "killed" in first or "refused" in first:
