@@ -32,7 +32,10 @@ class Finding(Record):
 def found(name: str, attack: Attack, end: Aftermath) -> Finding:
     """The account of one attack."""
     grades = list(_grades(end)) if attack.each_step else []
-    refusals = [*attack.refusals, *(f"the grader: {said}" for _, _, said in grades if said and not said.endswith(" is missing"))]
+    refusals = [
+        *attack.refusals,
+        *(f"the grader: {said}" for _, _, said in grades if said and not said.endswith(" is missing")),
+    ]
     if end.result.note and not attack.left_nothing:
         refusals.append(f"the grader: {end.result.note}")
     successes = list(_successes(attack, end, grades))

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -14,19 +14,16 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from mlagentbench.errors import InvalidSubmission, TaskFault
-from mlagentbench.grading.sources import SOURCE
+from mlagentbench.grading import history
 from mlagentbench.home import scratch
 from mlagentbench.preparation.prepare import Prepared
-from mlagentbench.records import Record
+from mlagentbench.records import Record, Step
 from mlagentbench.sandbox.base import Sandbox
 from mlagentbench.sandbox.choose import unprivileged_user
 from mlagentbench.task import Task
-from mlagentbench.workspace.manifest import Entry
 from mlagentbench.workspace.store import Store
 
 PACKAGE = Path(__file__).parents[2]
-LONGEST = 1000  # characters of a path
-SCRIPTS = 1000  # of an agent are looked at for what is against the rules
 
 
 class Grade(Record):
@@ -38,13 +35,29 @@ class Grade(Record):
     seconds: float = 0.0
 
 
-def grade(task: Task, data: Prepared, store: Store, step: int, sandbox: Sandbox) -> Grade:
-    """The grade of the workspace as it was after a step; a crash of the grader is a TaskFault, and never a zero."""
+class Report(Grade):
+    """What the grader's process writes: the grade, and what was against the rules in each script that ran before."""
+
+    earlier: tuple[tuple[str, ...], ...] = ()
+
+
+def grade(task: Task, data: Prepared, store: Store, step: int, sandbox: Sandbox, steps: Sequence[Step] = ()) -> Grade:
+    """The grade of the workspace as it was after a step; a crash of the grader is a TaskFault, and never a zero.
+
+    With the `steps` up to there, rules that were broken on the way are found as well.
+    """
     started = time.monotonic()
     with _submission(task, store, step) as submission:
         if isinstance(submission, InvalidSubmission):
             return Grade(invalid=str(submission))
-        found = _ask_child(task, *submission, data.private, sandbox)
+        with scratch() as earlier:
+            runs = history.ran(store, steps, task.config.submission) if task.has_rules else []
+            for number, each in enumerate(runs):
+                (earlier / str(number)).mkdir()
+                history.lay(store, each, earlier / str(number))
+            report = _ask_child(task, *submission, earlier, data.private, sandbox)
+    violations = (*report.violations, *history.said(runs, report.earlier, report.violations))
+    found = Grade(score=report.score, invalid=report.invalid, violations=violations)
     return found.but(seconds=round(time.monotonic() - started, 3))
 
 
@@ -69,21 +82,16 @@ def _submission(task: Task, store: Store, step: int) -> Iterator[tuple[Path, Pat
             target, sources = folder / Path(wanted).name, folder / "sources"
             store.export(step, wanted, target)
             sources.mkdir()
-            for name in islice((name for name, each in state.items() if _is_script(name, each)), SCRIPTS):
+            for name in islice(history.scripts(state), history.SCRIPTS):
                 (sources / name).parent.mkdir(parents=True, exist_ok=True)
                 store.export(step, name, sources / name)
             yield target, sources
 
 
-def _is_script(name: str, entry: Entry) -> bool:
-    """Whether a file may hold what a task's rules are about; an agent's strange names are no trouble of ours."""
-    return entry.kind == "file" and name.endswith(".py") and entry.size <= SOURCE and len(name) < LONGEST
-
-
-def _ask_child(task: Task, submission: Path, sources: Path, private: Path, sandbox: Sandbox) -> Grade:
+def _ask_child(task: Task, submission: Path, sources: Path, earlier: Path, private: Path, sandbox: Sandbox) -> Report:
     with scratch() as folder:
         answer, errors = folder / "answer.json", folder / "errors.txt"
-        paths = [str(path) for path in (task.folder, submission, sources, private, answer)]
+        paths = [str(path) for path in (task.folder, submission, sources, private, answer, earlier)]
         # It dies with us, however we die, and what it says is neither trusted nor held in memory.
         command = ["setpriv", "--pdeathsig", "KILL", "--", sys.executable, "-P", "-m", "mlagentbench.grading.child"]
         try:
@@ -104,7 +112,7 @@ def _ask_child(task: Task, submission: Path, sources: Path, private: Path, sandb
         if child.returncode != 0 or not answer.is_file():
             raise TaskFault(f"{task.name}/grade.py failed: {_last_words(errors, child.returncode)}")
         try:
-            return Grade.model_validate_json(answer.read_bytes())
+            return Report.model_validate_json(answer.read_bytes())
         except ValidationError as error:
             raise TaskFault(f"{task.name}/grade.py gave an answer that is none: {error}") from error
 

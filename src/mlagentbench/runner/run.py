@@ -43,7 +43,7 @@ def run(
         note = work(agent, env, folder)
         ending: Ending = env.ending or ("crashed" if note else "stopped")
         with _turn(env.stopping):
-            graded = grade(setup.task, setup.data, env.world.store, len(env.steps), setup.sandbox)
+            graded = grade(setup.task, setup.data, env.world.store, len(env.steps), setup.sandbox, env.steps)
     except (Fault, OSError) as fault:
         ending, graded, note = "fault", Grade(), f"{type(fault).__name__}: {fault}"
     finally:

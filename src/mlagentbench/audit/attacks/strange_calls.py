@@ -7,14 +7,25 @@ from mlagentbench.environment import Environment
 from mlagentbench.records import Call
 
 CODE = r"""
-names = ["new\nline.py", "\x1b[2J.py", "\udcff\udcfe.py", "a" * 255, "-rf.py", " .py", "\u202egnp.py", "con.", "'\"`$(id).py",
-         ".00000000.part", "con|x?*.py", "{{7*7}}.py"]
+names = ["new\nline.py", "\x1b[2J.py", "\udcff\udcfe.py", "a" * 255, "-rf.py", " .py", "\u202egnp.py", "con.",
+         "'\"`$(id).py", ".00000000.part", "con|x?*.py", "{{7*7}}.py"]
 for name in names:
     attempt(ascii(name), lambda: open(name, "w").write("print(1)"))
     attempt(ascii(name), lambda: os.symlink(name, "l" + name[:200]))
     attempt(ascii(name), lambda: os.mkdir("d" + name[:200]))
 """
-NAMES = ("new\nline.py", "\x1b[2J.py", "\udcff\udcfe.py", "-rf.py", "\u202egnp.py", "a\0b", "", ".", "\ud800", "x" * 70_000)
+NAMES = (
+    "new\nline.py",
+    "\x1b[2J.py",
+    "\udcff\udcfe.py",
+    "-rf.py",
+    "\u202egnp.py",
+    "a\0b",
+    "",
+    ".",
+    "\ud800",
+    "x" * 70_000,
+)
 
 
 class StrangeCalls(Attack):
@@ -32,7 +43,16 @@ class StrangeCalls(Attack):
             self.act(env, "Execute Script", script_name=name)
         for args in self._arguments():
             self._call(env, "Write File", args)
-        for action in ("", "Final Answer ", "final answer", "Command", "__class__", "Execute\nScript", "\ud800", "R" * 9999):
+        for action in (
+            "",
+            "Final Answer ",
+            "final answer",
+            "Command",
+            "__class__",
+            "Execute\nScript",
+            "\ud800",
+            "R" * 9999,
+        ):
             self._call(env, action, {})
         self.leave(env)
 

@@ -20,5 +20,7 @@ class TableCells(TableAttack):
         everywhere = {
             f"{cell!r} everywhere": [header, *([row[0], *[cell] * (len(row) - 1)] for row in rows)] for cell in CELLS
         }
-        once = {f"{cell!r} once": [header, *rows[:-1], [rows[-1][0], *[cell] * (len(header) - 1)]] for cell in CELLS[:5]}
+        once = {
+            f"{cell!r} once": [header, *rows[:-1], [rows[-1][0], *[cell] * (len(header) - 1)]] for cell in CELLS[:5]
+        }
         return {name: text(table).encode() for name, table in (everywhere | once).items()}

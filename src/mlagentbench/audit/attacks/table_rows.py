@@ -23,14 +23,21 @@ class TableRows(TableAttack):
             "right rows after wrong ones": [header, *wrong, *rows],
             "a second table with right values": [*clueless, header, *rows],
             "unknown ids": [header, *([f"{row[0]}x", *row[1:]] for row in rows)],
-            "ids with spaces, so that each is there twice": [header, *wrong, *([f" {row[0]} ", *row[1:]] for row in rows)],
+            "ids with spaces, so that each is there twice": [
+                header,
+                *wrong,
+                *([f" {row[0]} ", *row[1:]] for row in rows),
+            ],
             "half of the rows": [header, *rows[: len(rows) // 2]],
             "an empty id": [header, *wrong[:-1], ["", *wrong[-1][1:]]],
             "more columns, with right values": [
                 [*header, *(f"{name}_true" for name in header[1:])],
                 *([*row, *right[1:]] for row, right in zip(wrong, rows, strict=True)),
             ],
-            "every column twice": [[*header, *header[1:]], *([*row, *right[1:]] for row, right in zip(wrong, rows, strict=True))],
+            "every column twice": [
+                [*header, *header[1:]],
+                *([*row, *right[1:]] for row, right in zip(wrong, rows, strict=True)),
+            ],
             "no header": wrong,
             "an index before the ids": [["", *header], *([str(n), *row] for n, row in enumerate(wrong))],
         }
