@@ -17,7 +17,7 @@ HARNESS = Path(__file__).parent / "harness.py"
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user; as one, the other tests do this")
 
 
-def as_user(run: Runner, code: str, seconds: float = 20, isolation: str = "bwrap") -> dict[str, object]:
+def as_user(run: Runner, code: str, seconds: float = 20, isolation: str = "bwrap", **given: str) -> dict[str, object]:
     """A harness of user 1234, with the Python, the packages and the runtime of ours where that user can read them."""
     runtime, home = run.box.runtime, run.folder / "home"
     places = {
@@ -46,6 +46,7 @@ def as_user(run: Runner, code: str, seconds: float = 20, isolation: str = "bwrap
             "MLAGENTBENCH_HOME": str(home),
             "PYTHONPATH": f"{run.folder}/source:{run.folder}/packages",
             "SOME_API_KEY": "s3cret",
+            **given,
         },
         capture_output=True,
         timeout=60,
@@ -122,3 +123,10 @@ time.sleep(0.2)
 """
     assert as_user(run, code, isolation="none")["exit_code"] == 0
     assert run.survivors() == []
+
+
+def test_there_is_an_access_ledger_all_the_same(run: Runner) -> None:
+    code = "open('out', 'w'); open('/etc/passwd')\ntry: open('/etc/shadow')\nexcept OSError: pass"
+    told = as_user(run, code, LEDGER="yes")["accesses"]
+    wanted = [["/workspace/out", "write", 1, 0], ["/etc/passwd", "read", 1, 0], ["/etc/shadow", "read", 1, 1]]
+    assert all(row in told for row in wanted)  # type: ignore[operator]

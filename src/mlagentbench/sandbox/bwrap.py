@@ -69,6 +69,8 @@ class Bubblewrap(Sandbox):
             child = gate.start(
                 command, limits, group, {"PATH": PATH}, "/", fds, greet=listening.take if listening else None
             )
+            if listening:
+                listening.cut()  # what came before the gate is not the agent's
             return attend(child, box, group, stdin)
         except BaseException:
             group.close()

@@ -50,6 +50,7 @@ class Listening:
                 cwd="/",
                 start_new_session=True,
             )
+        self.pid = self._child.pid
 
     def wrapped(self, command: list[str]) -> list[str]:
         """The command, begun by a program that hands out the listener first."""

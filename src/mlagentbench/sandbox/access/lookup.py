@@ -12,6 +12,7 @@ from mlagentbench.sandbox.access.ear import link
 
 OPENAT2, IN_ROOT = 437, 0x10
 UNCHANGING = ("/usr/", "/opt/", "/lib", "/bin/", "/sbin/", "/etc/")  # read-only inside, and so looked up only once
+MANY, LONG = 20_000, 500  # paths kept in mind, and characters of one
 ALLOWED = {"read": os.R_OK, "write": os.W_OK, "execute": os.X_OK}
 _OWN = re.compile(r"/proc/(self|thread-self|\d+)(?:/task/\d+)?(/root|/cwd|/exe|/fd/\d+)?((?:/.*)?)")
 _STANDARD = {"/dev/stdin": "0", "/dev/stdout": "1", "/dev/stderr": "2"}
@@ -62,10 +63,12 @@ class View:
 
     def find(self, path: str, mode: str, creates: bool = False) -> tuple[str, bool]:
         """The file's own name, with no link in it, and whether this way of opening it fails."""
-        if not path.startswith(UNCHANGING) or "/.." in path:
+        if not path.startswith(UNCHANGING) or "/.." in path or len(path) > LONG:
             return self._find(path, mode, creates)
         key = (path, mode)
         if key not in self._known:
+            if len(self._known) >= MANY:
+                self._known.clear()
             self._known[key] = self._find(path, mode, creates)
         return self._known[key]
 
