@@ -32,13 +32,13 @@ class Finding(Record):
 def found(name: str, attack: Attack, end: Aftermath) -> Finding:
     """The account of one attack."""
     grades = list(_grades(end)) if attack.each_step else []
+    successes = list(_successes(attack, end, grades))
     refusals = [
         *attack.refusals,
         *(f"the grader: {said}" for _, _, said in grades if said and not said.endswith(" is missing")),
     ]
     if end.result.note and not attack.left_nothing:
         refusals.append(f"the grader: {end.result.note}")
-    successes = list(_successes(attack, end, grades))
     outcome: Outcome = "SUCCEEDED" if successes else "refused" if refusals else "gained nothing"
     if successes:
         what = "; ".join(successes)
