@@ -109,6 +109,26 @@ open("/proc/self/status"); open("/dev/fd/%d" % os.open("/workspace/script.py", o
     assert found["/workspace/script.py", "read"].count >= 4
 
 
+def test_a_link_through_proc_hides_nothing(tried: Callable[..., Tried]) -> None:
+    found = tried("""
+import os
+os.symlink("/proc/self/root/etc", "data"); open("data/passwd")
+os.mkdir("deep"); os.symlink("../../proc/self/cwd/../etc/group", "deep/data"); open("deep/data")
+os.symlink(f"/proc/{os.getpid()}/root", "all"); open("all/usr/../etc/hosts")
+""")
+    assert not any(found[path, "read"].refused for path in ("/etc/passwd", "/etc/group", "/etc/hosts"))
+
+
+def test_a_link_that_is_turned_at_once_is_told_as_it_was(tried: Callable[..., Tried]) -> None:
+    found = tried("""
+import os
+for number in range(200):
+    os.symlink("/etc/passwd", "innocent"); fd = os.open("innocent", os.O_RDONLY); os.unlink("innocent")
+    os.symlink("script.py", "innocent"); os.unlink("innocent"); os.close(fd)
+""")
+    assert found["/etc/passwd", "read"].count == 200
+
+
 def test_sockets_are_told_with_their_addresses(tried: Callable[..., Tried]) -> None:
     found = tried(
         ATTEMPT

@@ -50,8 +50,9 @@ class Bubblewrap(Sandbox):
         group = Group(int(limits.memory_gb * GB), limits.processes)
         data = {"passwd": _pipe(PASSWD), "group": _pipe(GROUP), "hosts": _pipe(HOSTS)}
         fds = [*data.values(), _pipe(_filter())]
-        listening = box.book.listen(box.owner) if box.book else None
+        listening = None
         try:
+            listening = box.book.listen(box.owner) if box.book else None
             # Its libraries may lie beside it.
             bwrap = f"{launcher().stage(self._program.parent)}/{self._program.name}"
             command = [
@@ -70,7 +71,7 @@ class Bubblewrap(Sandbox):
                 command, limits, group, {"PATH": PATH}, "/", fds, greet=listening.take if listening else None
             )
             if listening:
-                listening.cut()  # what came before the gate is not the agent's
+                listening.begin(child)
             return attend(child, box, group, stdin)
         except BaseException:
             group.close()

@@ -13,6 +13,7 @@ from typing import Any
 
 import mlagentbench
 from mlagentbench.errors import SandboxFault, UsageError
+from mlagentbench.sandbox import gate
 from mlagentbench.sandbox.access import calls, driver, supervisor
 from mlagentbench.sandbox.access.record import Access, file_of
 
@@ -74,6 +75,14 @@ class Listening:
             socket.send_fds(self._channel, [b"\n"], fds)
         for fd in fds:
             socket.close(fd)
+
+    def begin(self, child: "subprocess.Popen[bytes]") -> None:
+        """What came before the gate is not the agent's."""
+        try:
+            self.cut()
+        except SandboxFault:
+            gate.abandon(child)
+            raise
 
     def cut(self) -> tuple[bool, list[list[Any]]]:
         """Whether the command has ended, and what was tried since the last cut."""

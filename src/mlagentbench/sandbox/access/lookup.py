@@ -12,10 +12,10 @@ from mlagentbench.sandbox.access.ear import link
 
 OPENAT2, IN_ROOT = 437, 0x10
 UNCHANGING = ("/usr/", "/opt/", "/lib", "/bin/", "/sbin/", "/etc/")  # read-only inside, and so looked up only once
+STEPS = 200  # along a path with links in it
 MANY, LONG = 20_000, 500  # paths kept in mind, and characters of one
 ALLOWED = {"read": os.R_OK, "write": os.W_OK, "execute": os.X_OK}
 _OWN = re.compile(r"/proc/(self|thread-self|\d+)(?:/task/\d+)?(/root|/cwd|/exe|/fd/\d+)?((?:/.*)?)")
-_STANDARD = {"/dev/stdin": "0", "/dev/stdout": "1", "/dev/stderr": "2"}
 
 
 def absolute(thread: int, folder: int | None, path: str) -> str:
@@ -23,11 +23,12 @@ def absolute(thread: int, folder: int | None, path: str) -> str:
     if not path.startswith("/"):
         base = link(f"/proc/{thread}/{'cwd' if folder is None else f'fd/{folder}'}")
         path = f"{base}/{path}" if path else base
-    if not path.startswith(("/proc", "/dev/fd/", "/dev/std")):
-        return path
-    path = path.replace("/dev/fd/", "/proc/self/fd/", 1) if path.startswith("/dev/fd/") else path
-    path = f"/proc/self/fd/{_STANDARD[path]}" if path in _STANDARD else path
-    return _through(thread, path)
+    return _through(thread, path) if path.startswith("/proc/") else path
+
+
+def is_lasting(path: str) -> bool:
+    """Whether nothing that a command does can change what the path means."""
+    return path.startswith(UNCHANGING) and "/.." not in path and len(path) <= LONG
 
 
 def _through(thread: int, path: str) -> str:
@@ -48,8 +49,12 @@ def _through(thread: int, path: str) -> str:
 def _number_inside(thread: int) -> str:
     """The number by which a process knows itself."""
     with suppress(OSError), open(f"/proc/{thread}/status") as file:  # noqa: PTH123 - without its import
-        return next(line.split()[-1] for line in file if line.startswith("NStgid:"))
+        return next((line.split()[-1] for line in file if line.startswith("NStgid:")), "")
     return ""
+
+
+def _how(more: int) -> bytes:
+    return struct.pack("=QQQ", os.O_PATH | os.O_CLOEXEC | more, 0, IN_ROOT)
 
 
 class View:
@@ -59,12 +64,13 @@ class View:
         self._root = os.open(f"/proc/{thread}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self._known: dict[tuple[str, str], tuple[str, bool]] = {}
         self._syscall = ctypes.CDLL(None).syscall
-        self._how = struct.pack("=QQQ", os.O_PATH | os.O_CLOEXEC, 0, IN_ROOT)
 
-    def find(self, path: str, mode: str, creates: bool = False) -> tuple[str, bool]:
+    def find(self, thread: int, path: str, mode: str, creates: bool = False) -> tuple[str, bool]:
         """The file's own name, with no link in it, and whether this way of opening it fails."""
-        if not path.startswith(UNCHANGING) or "/.." in path or len(path) > LONG:
-            return self._find(path, mode, creates)
+        if not is_lasting(path):
+            found = self._find(path, mode, creates)
+            led = self._past_links(thread, path) if found[1] else ""
+            return self._find(led, mode, creates) if led else found
         key = (path, mode)
         if key not in self._known:
             if len(self._known) >= MANY:
@@ -84,11 +90,36 @@ class View:
                 return normpath(path), True
             return f"{link(found).rstrip('/')}/{last}", not (creates and os.access(found, os.W_OK | os.X_OK))
 
+    def _past_links(self, thread: int, path: str) -> str:
+        """Where the path enters /proc through some link: there each process is led to its own; nothing if nowhere."""
+        done, left = "", path.split("/")
+        for _ in range(STEPS):
+            if not left:
+                break
+            name = left.pop(0)
+            if name in ("", "."):
+                continue
+            if name == "..":
+                done = done.rpartition("/")[0]
+                continue
+            if done == "/proc":
+                return _through(thread, "/".join([done, name, *left]))
+            target = self._target(f"{done}/{name}")
+            left = [*target.split("/"), *left] if target else left
+            done = "" if target.startswith("/") else done if target else f"{done}/{name}"
+        return ""
+
+    def _target(self, path: str) -> str:
+        """Where a link leads; nowhere if it is none."""
+        with self._looked_up(path, os.O_NOFOLLOW) as found, suppress(OSError):
+            return os.readlink("", dir_fd=int(found.rpartition("/")[2] or -1))
+        return ""
+
     @contextmanager
-    def _looked_up(self, path: str) -> Iterator[str]:
+    def _looked_up(self, path: str, more: int = 0) -> Iterator[str]:
         """A name for what lies there, while it is held; nothing if there is nothing."""
         where = path.encode("utf-8", "surrogateescape")
-        fd = self._syscall(ctypes.c_long(OPENAT2), self._root, where, self._how, ctypes.c_size_t(len(self._how)))
+        fd = self._syscall(ctypes.c_long(OPENAT2), self._root, where, _how(more), ctypes.c_size_t(24))
         try:
             yield f"/proc/self/fd/{fd}" if fd >= 0 else ""
         finally:

@@ -22,6 +22,8 @@ def place_of(path: str) -> str:
     """The place below which a path lies, or nothing."""
     if path.startswith("/dev/nvidia"):
         return "/dev"
+    if path.startswith(("/proc/self/root", "/proc/self/cwd")):  # which lead anywhere
+        return ""
     return next((place for place in PLACES if path.startswith(place) and path[len(place) :][:1] in ("", "/")), "")
 
 

@@ -12,7 +12,7 @@ import sys
 
 from mlagentbench.sandbox.access.counts import Counts
 from mlagentbench.sandbox.access.ear import Ear
-from mlagentbench.sandbox.access.lookup import View
+from mlagentbench.sandbox.access.lookup import View, is_lasting
 from mlagentbench.sandbox.access.places import is_near
 from mlagentbench.sandbox.access.wish import Wish, wish
 
@@ -26,7 +26,7 @@ class Supervisor:
         self.counts = Counts()
 
     def attend(self) -> None:
-        """One call: what must be read while it waits is read, then it goes on, and the rest is done beside it."""
+        """One call: what may change is looked at while it waits; then it goes on, and the rest is done beside it."""
         notice = self._ear.hear()
         if notice is None:
             return
@@ -34,20 +34,24 @@ class Supervisor:
         try:
             self._view = self._view or View(notice.thread)
             wanted = wish(self._ear, notice, self._names[notice.number])
+            if wanted and not is_lasting(wanted.path):
+                self._note(wanted, notice.thread, self._view)
+                wanted = None
         except (FileNotFoundError, ProcessLookupError):
             pass  # killed meanwhile
         finally:
             self._ear.go_on(notice)
         if wanted and self._view:
-            self.counts.add(*self._judged(wanted, self._view))
+            self._note(wanted, notice.thread, self._view)
 
-    def _judged(self, wanted: Wish, view: View) -> tuple[str, str, bool]:
+    def _note(self, wanted: Wish, thread: int, view: View) -> None:
         place = wanted.path.removeprefix("unix:")
-        if not place.startswith("/"):
-            return wanted.path, wanted.mode, not is_near(wanted.path)
-        mode = "write" if wanted.path.startswith("unix:") else wanted.mode
-        found, refused = view.find(place, mode, wanted.creates)
-        return wanted.path.removesuffix(place) + found, wanted.mode, refused
+        if place.startswith("/"):
+            mode = "write" if wanted.path.startswith("unix:") else wanted.mode
+            found, refused = view.find(thread, place, mode, wanted.creates)
+            self.counts.add(wanted.path.removesuffix(place) + found, wanted.mode, refused)
+        else:
+            self.counts.add(wanted.path, wanted.mode, not is_near(wanted.path))
 
 
 def main(owner: int, names: dict[int, str]) -> None:
