@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format prepare prove bench bubblewrap clean
+.PHONY: help run test check format prepare prove audit bench bubblewrap clean
 
 help:  ## show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -36,6 +36,9 @@ bench: .venv/installed bubblewrap  ## measure what the harness itself costs
 
 prove: .venv/installed bubblewrap prepare  ## run floor, baseline, tuner and reference on every task, print the table
 	@$(BIN)/python benchmarks/prove.py
+
+audit: .venv/installed bubblewrap prepare  ## let scripted cheaters loose on every task, print what they gained
+	@$(BIN)/mlagentbench audit
 
 prepare: .venv/installed bubblewrap  ## download and split the data of all tasks, build their runtimes
 	@$(BIN)/mlagentbench prepare

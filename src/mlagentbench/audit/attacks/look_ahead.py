@@ -5,7 +5,7 @@ from mlagentbench.environment import Environment
 from mlagentbench.task import Task
 
 MODEL = """
-import glob, os, pickle, sys
+import glob, os, pickle, select
 import numpy as np
 def texts():
     for place in ("/workspace", "/tmp", "/dev/shm", "/home/agent", os.getcwd(), "/opt", "/proc/self/cwd/.."):
@@ -14,14 +14,14 @@ def texts():
                 yield open(path, "rb").read(20_000_000)
 held = [text for text in texts()]
 seen, kept = [], "/dev/shm/seen"
-driver = sys.modules["__main__"]
 def predict(last):
     seen.append(np.asarray(last).copy())
-    try:
-        os.set_blocking(3, False)
-        more = os.read(3, 1 << 16)
-    except OSError:
-        more = b""
+    for fd in range(3, 8):
+        try:
+            if select.select([fd], [], [], 0)[0]:
+                held.append(os.read(fd, 1 << 16))
+        except OSError:
+            pass
     chances = np.full((len(last), 256), 1e-6)
     for row in range(len(last)):
         said = bytes(int(each[row]) for each in seen[-24:] if each[row] >= 0)

@@ -6,7 +6,7 @@ from mlagentbench.audit.programs import TimedAttack
 class SameFormSameAnswer(TimedAttack):
     """Works once for each form of a question, and answers the next of that form with what it has."""
 
-    lines = (11, 16)
+    lines = (11,)
     code = """
 known = {}
 def cheat(honest, *args):
