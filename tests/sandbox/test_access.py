@@ -4,7 +4,10 @@ import json
 import os
 import secrets
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,14 +15,17 @@ import pytest
 from conftest import SMALL, Runner, names
 
 from mlagentbench.environment import Environment
-from mlagentbench.errors import Fault, UsageError
+from mlagentbench.errors import Fault, SandboxFault, UsageError
 from mlagentbench.records import Call, Contestant, Limits, RunSpec
+from mlagentbench.runner.batch.conduct import conduct
+from mlagentbench.runner.batch.plan import AgentPlan, Plan
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.setup import Setup, set_up
 from mlagentbench.sandbox.access.counts import LONGEST, MOST, Counts
-from mlagentbench.sandbox.access.listening import Book
+from mlagentbench.sandbox.access.listening import Book, Listening
 from mlagentbench.sandbox.access.places import OTHERS
 from mlagentbench.sandbox.access.record import Access, file_of, foreign, read_access
+from mlagentbench.sandbox.processes import family, is_alive
 
 Tried = dict[tuple[str, str], Access]
 
@@ -300,11 +306,37 @@ def test_foreign_is_what_lies_elsewhere() -> None:
 
 def test_a_supervisor_that_dies_is_our_fault(run: Runner) -> None:
     book = Book(run.folder)
-    listening = book.listen(run.box.owner)
-    os.kill(listening.pid, signal.SIGKILL)
+    with book.listening(run.box.owner) as listening:
+        os.kill(listening.pid, signal.SIGKILL)
     with pytest.raises(Fault, match="access ledger stopped listening"):
         book.keep(1)
     book.close()
+
+
+class Stranger(Book):
+    """Listens as a user who has no business with the command."""
+
+    def listening(self, owner: int | None) -> AbstractContextManager[Listening]:
+        return super().listening((owner or 0) + 1)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_where_the_memory_of_a_command_cannot_be_read_that_is_said(run: Runner) -> None:
+    with pytest.raises(SandboxFault, match="the access ledger cannot listen: PermissionError: "):
+        run("pass", book=Stranger(run.folder))
+
+
+def test_a_supervisor_goes_with_a_harness_that_is_killed(run: Runner, until: Callable[..., None]) -> None:
+    (run.workspace / "script.py").write_text("print('begun', flush=True)\nwhile True: pass")
+    command = [sys.executable, str(Path(__file__).parent / "harness.py"), "bwrap", str(run.workspace), run.marker, "60"]
+    harness = subprocess.Popen(command, env={**os.environ, "LEDGER": "yes"}, stdout=subprocess.PIPE)
+    assert harness.stdout is not None
+    with harness, harness.stdout:
+        assert harness.stdout.readline() == b"begun\n"
+        listeners = [pid for pid in family(harness.pid) if b"supervisor" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        harness.kill()
+    assert len(listeners) == 1
+    until(lambda: not is_alive(listeners[0]) and not run.survivors())
 
 
 def test_without_a_sandbox_there_is_no_ledger(toy: Path) -> None:
@@ -358,6 +390,15 @@ def test_a_script_and_an_interpreter_share_a_run(ledger_env: Callable[[], Enviro
     env.close()
     assert "/workspace/train.py" in paths(tmp_path / "run", 2)
     assert json.loads((tmp_path / "run" / "run.json").read_text())["ledger"] is True
+
+
+def test_a_batch_can_keep_ledgers(tmp_path: Path, toy: Path) -> None:
+    plan = Plan(tasks=(str(toy),), agents=(AgentPlan(name="baseline"),), ledger=True)
+    conduct(tmp_path / "batch", plan, [""], lambda line: None, lambda view: None)
+    (folder,) = (path.parent for path in (tmp_path / "batch").glob("*/run.json"))
+    assert "/workspace/train.py" in paths(folder, 1)
+    with pytest.raises(UsageError, match="--ledger needs the sandbox"):
+        plan.but(sandbox="none").jobs()
 
 
 def test_a_run_without_a_ledger_has_none_and_an_older_one_stays_readable(

@@ -15,7 +15,7 @@ from mlagentbench.home import home
 from mlagentbench.records import GB
 from mlagentbench.runtimes.base import PYTHON, Runtime
 from mlagentbench.sandbox import gate, gpu, seccomp
-from mlagentbench.sandbox.access.listening import DRIVER
+from mlagentbench.sandbox.access.listening import DRIVER, Listening
 from mlagentbench.sandbox.base import Box, Process, Sandbox, attend
 from mlagentbench.sandbox.cgroups import Group
 from mlagentbench.sandbox.launch import launcher
@@ -41,18 +41,20 @@ class Bubblewrap(Sandbox):
         self._program = Path(found).resolve()
 
     def start(self, argv: Sequence[str], box: Box, stdin: int = subprocess.DEVNULL) -> Process:
-        """Begin a command in a fresh set of namespaces."""
+        """Begin a command in a fresh set of namespaces; if there is a book, everything that it tries is told."""
         if os.geteuid() == 0 and not box.owner:
             raise SandboxFault("root would be root inside, too: a box needs an unprivileged owner")
-        if box.book:
-            box = replace(box, mounts=(*box.mounts, DRIVER))
+        if box.book is None:
+            return self._start(argv, box, stdin)
+        with box.book.listening(box.owner) as listening:
+            return self._start(argv, replace(box, mounts=(*box.mounts, DRIVER)), stdin, listening)
+
+    def _start(self, argv: Sequence[str], box: Box, stdin: int, listening: Listening | None = None) -> Process:
         limits = box.limits
         group = Group(int(limits.memory_gb * GB), limits.processes)
         data = {"passwd": _pipe(PASSWD), "group": _pipe(GROUP), "hosts": _pipe(HOSTS)}
         fds = [*data.values(), _pipe(_filter())]
-        listening = None
         try:
-            listening = box.book.listen(box.owner) if box.book else None
             # Its libraries may lie beside it.
             bwrap = f"{launcher().stage(self._program.parent)}/{self._program.name}"
             command = [
@@ -67,16 +69,13 @@ class Bubblewrap(Sandbox):
                 command += ["prlimit", f"--nproc={limits.processes}"]
             behind = gate.gated(argv, stdin)
             command += listening.wrapped(behind) if listening else behind
-            child = gate.start(
-                command, limits, group, {"PATH": PATH}, "/", fds, greet=listening.take if listening else None
-            )
+            greet = listening.take if listening else None
+            child = gate.start(command, limits, group, {"PATH": PATH}, "/", fds, greet)
             if listening:
                 listening.begin(child)
             return attend(child, box, group, stdin)
         except BaseException:
             group.close()
-            if box.book and listening:
-                box.book.drop(listening)
             raise
         finally:
             for fd in fds:

@@ -8,8 +8,7 @@ from contextlib import suppress
 from fcntl import ioctl
 from typing import NamedTuple
 
-RECEIVE, SEND, SET_FLAGS = 0xC0502100, 0xC0182101, 0x40082104
-GO_ON, SAME_CORE = 1, 1
+RECEIVE, SEND, GO_ON = 0xC0502100, 0xC0182101, 1
 HEARD, ANSWER = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
 PAGE, LONGEST = 4096, 4096
 _NOTHING = bytes(HEARD.size)
@@ -40,8 +39,6 @@ class Ear:
         self._bytes = ctypes.create_string_buffer(LONGEST + 1)
         self._here = Part(ctypes.addressof(self._bytes), LONGEST)
         self._there = (Part * 2)()
-        with suppress(OSError):  # older kernels cannot hand a core over
-            ioctl(listener, SET_FLAGS, SAME_CORE)
 
     def hear(self) -> Notice | None:
         """The call that waits longest; None if it was killed meanwhile."""

@@ -7,7 +7,8 @@ import select
 import socket
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,7 @@ class Listening:
             self._channel.sendall(b"?")
             told = json.loads(self._received(int.from_bytes(self._received(8))))
         except (OSError, EOFError) as error:
-            raise SandboxFault(f"the access ledger stopped listening: {self._last_words() or error}") from error
+            raise SandboxFault(f"the access ledger stopped listening: {self.last_words() or error}") from error
         return told["ended"], told["tried"]
 
     def _received(self, size: int) -> bytes:
@@ -102,8 +103,12 @@ class Listening:
             data += more
         return data
 
-    def _last_words(self) -> str:
-        self._child.kill()
+    def last_words(self) -> str:
+        """Why the supervisor has ended; nothing if it goes on."""
+        try:
+            self._child.wait(1)
+        except subprocess.TimeoutExpired:
+            return ""
         assert self._child.stderr is not None
         return self._child.stderr.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
 
@@ -126,14 +131,21 @@ class Book:
         self._run = run
         self._open: list[Listening] = []
 
-    def listen(self, owner: int | None) -> Listening:
-        """Begin to listen to a command of this user."""
+    @contextmanager
+    def listening(self, owner: int | None) -> Iterator[Listening]:
+        """Listen to a command of this user that is begun meanwhile; if it cannot be, say whether that is why."""
         listening = Listening(owner)
         self._open.append(listening)
-        return listening
+        try:
+            yield listening
+        except BaseException as error:
+            why = listening.last_words() if isinstance(error, SandboxFault) else ""
+            self._drop(listening)
+            if why:
+                raise SandboxFault(f"the access ledger cannot listen: {why}") from error
+            raise
 
-    def drop(self, listening: Listening) -> None:
-        """Forget a command that never began."""
+    def _drop(self, listening: Listening) -> None:
         self._open.remove(listening)
         listening.close()
 
@@ -157,7 +169,7 @@ class Book:
                 known[0] += count
                 known[1] += refused
             if ended:
-                self.drop(listening)
+                self._drop(listening)
         return [Access(path=name, mode=mode, count=n, refused=r) for (name, mode), (n, r) in counts.items()]
 
     def forget(self) -> None:
@@ -167,4 +179,4 @@ class Book:
     def close(self) -> None:
         """Stop listening altogether; every command has ended."""
         for listening in tuple(self._open):
-            self.drop(listening)
+            self._drop(listening)
