@@ -79,7 +79,7 @@ def test_a_grader_with_a_hole_is_found(variant, attack, grader, name, what):
     assert finding.outcome == "SUCCEEDED" and what in finding.what
 
 
-@pytest.mark.parametrize("name", ["paths", "network", "harness_files"])
+@pytest.mark.parametrize("name", ["paths", "network"])
 def test_what_the_sandbox_prevents_works_without_one(toy, name, monkeypatch):
     monkeypatch.setattr(
         "mlagentbench.audit.audit.set_up", lambda task, edition, isolation, say: set_up(task, edition, "none", say)
@@ -94,6 +94,11 @@ def test_a_starter_that_shows_a_secret_would_be_noticed(toy, attack, monkeypatch
     )
     monkeypatch.setattr(load("flood"), "gained", lambda self, end: "")
     assert attack(toy, "flood").what == "it came to know the secret in the user's home"
+
+
+def test_the_access_ledger_tells_where_an_attack_tried_to_look(toy, attack, setup):
+    finding = attack(toy, "paths", quick=False)
+    assert finding.outcome == "refused" and f"read {setup.data.private}/answers.csv" in finding.strayed
 
 
 def test_findings_are_a_table_json_and_an_exit_code(cli, toy, variant):

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mlagentbench.audit.attacks.base import Aftermath, load, names
@@ -19,6 +19,7 @@ from mlagentbench.records import Contestant, Limits
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.run import run
 from mlagentbench.runner.setup import Setup, set_up
+from mlagentbench.sandbox.access.listening import require
 
 STEPS = 60  # an attack may take as many as it needs
 
@@ -78,10 +79,20 @@ def _beside_answers(setups: Sequence[Setup]) -> Iterator[list[Secret]]:
         yield found
 
 
+def _can_listen(setup: Setup) -> bool:
+    """Whether this machine can tell which files an attack tried to open; it is not needed for a verdict."""
+    try:
+        require(setup.sandbox.name)
+    except UsageError:
+        return False
+    return True
+
+
 def attacked(duel: Duel, place: Path, secrets: tuple[Secret, ...], quick: bool) -> Finding:
     """One attack, as an ordinary run, and what it came to."""
     started = time.monotonic()
-    setup, kind = duel.setup, load(duel.attack)
+    kind = load(duel.attack)
+    setup = replace(duel.setup, ledger=not quick and not kind.alone and _can_listen(duel.setup))
     limits = {**setup.task.config.limits.model_dump(), "steps": STEPS, **kind.limits}
     spec = setup.spec(Contestant(agent=f"audit-{duel.attack}"), 0, Limits.model_validate(limits))
     folder = RunFolder.create(place / f"{setup.task.name}-{duel.attack}", spec)
