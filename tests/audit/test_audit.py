@@ -9,7 +9,7 @@ import pytest
 from mlagentbench.audit.attacks.base import Attack, load, names
 from mlagentbench.audit.audit import audit
 from mlagentbench.auditing import table
-from mlagentbench.errors import UsageError
+from mlagentbench.errors import Fault, SandboxFault, UsageError
 from mlagentbench.runner.setup import set_up
 from mlagentbench.task import Task
 
@@ -88,12 +88,30 @@ def test_what_the_sandbox_prevents_works_without_one(toy, name, monkeypatch):
     assert finding.outcome == "SUCCEEDED", finding.what
 
 
-def test_a_starter_that_shows_a_secret_would_be_noticed(toy, attack, monkeypatch):
-    monkeypatch.setattr(
-        load("flood"), "run", lambda self, env: self.execute(env, f"print({self.scene.secrets[0].token!r})")
-    )
+def test_a_secret_that_turns_up_is_noticed(toy, attack, monkeypatch):
+    def show(self, env):
+        self.execute(env, f"print({self.scene.secrets[0].token!r})")
+        self.leave(env)
+
+    monkeypatch.setattr(load("flood"), "run", show)
     monkeypatch.setattr(load("flood"), "gained", lambda self, end: "")
     assert attack(toy, "flood").what == "it came to know the secret in the user's home"
+
+
+def test_an_attack_that_is_itself_broken_is_a_fault_and_no_refusal(toy, attack, monkeypatch):
+    monkeypatch.setattr(load("flood"), "run", lambda self, env: 1 / 0)
+    with pytest.raises(Fault, match="the attack flood is itself broken: it ended as crashed"):
+        attack(toy, "flood")
+
+
+def test_an_attack_that_makes_the_harness_fail_has_succeeded(toy, attack, monkeypatch):
+    def fail(self, env):
+        raise SandboxFault("the machine gave in")
+
+    monkeypatch.setattr(load("flood"), "run", fail)
+    monkeypatch.setattr(load("flood"), "gained", lambda self, end: "")
+    finding = attack(toy, "flood")
+    assert finding.outcome == "SUCCEEDED" and "voids the run: SandboxFault: the machine gave in" in finding.what
 
 
 def test_the_access_ledger_tells_where_an_attack_tried_to_look(toy, attack, setup):

@@ -1,6 +1,7 @@
 """Lets attacks loose on tasks: real environments, real sandboxes, real grading."""
 
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -9,10 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mlagentbench.audit.attacks.base import Aftermath, load, names
+from mlagentbench.audit.canaries import Secret, plant, planted
 from mlagentbench.audit.judge import Finding, found
 from mlagentbench.audit.scene import Scene
-from mlagentbench.audit.secrets import Secret, plant, planted
-from mlagentbench.errors import UsageError
+from mlagentbench.errors import Fault, UsageError
 from mlagentbench.home import scratch
 from mlagentbench.preparation.download import Say
 from mlagentbench.records import Contestant, Limits
@@ -95,7 +96,7 @@ def attacked(duel: Duel, place: Path, secrets: tuple[Secret, ...], quick: bool) 
     setup = replace(duel.setup, ledger=not quick and not kind.alone and _can_listen(duel.setup))
     limits = {**setup.task.config.limits.model_dump(), "steps": STEPS, **kind.limits}
     spec = setup.spec(Contestant(agent=f"audit-{duel.attack}"), 0, Limits.model_validate(limits))
-    folder = RunFolder.create(place / f"{setup.task.name}-{duel.attack}", spec)
+    folder = RunFolder.create(place / spec.id, spec)
     own = (
         plant("the folder of the run", folder.path / "secret.txt"),
         plant("a folder beside the workspace", folder.path / "workspace-of-another" / "secret.txt"),
@@ -104,5 +105,8 @@ def attacked(duel: Duel, place: Path, secrets: tuple[Secret, ...], quick: bool) 
     attack = kind(scene)
     with folder.lock():
         result = run(setup, attack, folder)
+    if result.ending not in ("submitted", "fault"):
+        raise Fault(f"the attack {duel.attack} is itself broken: it ended as {result.ending}; {result.note}")
     finding = found(duel.attack, attack, Aftermath(scene, folder, result))
+    shutil.rmtree(folder.path, ignore_errors=True)  # all of them together could fill a disk
     return finding.but(seconds=round(time.monotonic() - started, 1))

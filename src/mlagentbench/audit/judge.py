@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from mlagentbench.audit.attacks.base import Aftermath, Attack
-from mlagentbench.audit.secrets import leaked
+from mlagentbench.audit.canaries import leaked
 from mlagentbench.errors import Fault
 from mlagentbench.grading.verdict import judge as held_against
 from mlagentbench.records import Record

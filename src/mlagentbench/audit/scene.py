@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from mlagentbench.audit.secrets import Secret
+from mlagentbench.audit.canaries import Secret
 from mlagentbench.runner.setup import Setup
 
 Rows = list[list[str]]

@@ -1,10 +1,9 @@
 """Attack: daemons."""
 
 import secrets
-from contextlib import suppress
-from pathlib import Path
 
 from mlagentbench.audit.attacks.base import Aftermath, Attack
+from mlagentbench.audit.processes import alive
 from mlagentbench.environment import Environment
 
 CODE = """
@@ -62,14 +61,3 @@ class Daemons(Attack):
         now = {path.relative_to(root).as_posix(): path.stat().st_size for path in root.glob("late*")}
         kept = {name: entry.size for name, entry in last.items() if name.startswith("late")}
         return "" if now == kept else "the workspace changed after the final answer"
-
-
-def alive(token: str) -> bool:
-    """Whether a process of this machine bears the token."""
-    return any(token.encode() in _command(path) for path in Path("/proc").iterdir() if path.name.isdigit())
-
-
-def _command(process: Path) -> bytes:
-    with suppress(OSError):
-        return (process / "cmdline").read_bytes()
-    return b""

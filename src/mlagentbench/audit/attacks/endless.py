@@ -1,7 +1,7 @@
 """Attack: endless."""
 
 from mlagentbench.audit.attacks.base import Aftermath, Attack
-from mlagentbench.audit.attacks.daemons import alive
+from mlagentbench.audit.processes import alive
 from mlagentbench.environment import Environment
 
 CODE = """
