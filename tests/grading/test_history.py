@@ -87,6 +87,12 @@ def test_a_script_that_never_ran_broke_no_rule(violations):
     assert violations(("train.py", OVER), ("train.py", SUBMIT), "train.py") == ()
 
 
+def test_a_folder_with_the_name_of_the_first_script_is_no_trouble(violations):
+    swap = "import os\nos.remove('train.py')\nos.makedirs('train.py')\nopen('train.py/x.py', 'w').close()\n"
+    said = violations(("a.py", swap), "a.py", ("b.py", OVER + SUBMIT), "b.py", ">open('x', 'w').close()", f">{SUBMIT}")
+    assert said == ("step 4: b.py line 1 sets EPOCHS to 50; at most 10 is allowed",)
+
+
 def test_each_distinct_script_is_named_at_its_first_step_only(violations):
     said = violations(("a.py", OVER + SUBMIT), "a.py", "a.py", "a.py")
     assert said == ("step 2: a.py line 1 sets EPOCHS to 50; at most 10 is allowed",)

@@ -12,7 +12,6 @@ from mlagentbench.workspace.paths import normal
 from mlagentbench.workspace.store import Store
 
 SCRIPTS = 1000  # of one state that are looked at
-BESIDE = 100  # of them, for a script that ran on the way
 LONGEST = 1000  # characters of a path
 FIRST = "train.py"  # where the rules on training begin; another script that ran is looked at in its place
 SESSION = "Python REPL"
@@ -75,12 +74,19 @@ def _states(store: Store, last: int) -> Iterator[tuple[int, State, set[str]]]:
 def _deed(step: Step, steps: Sequence[Step], before: State) -> Ran:
     if step.call.action == SESSION:
         told = [str(each.call.args.get("command", "")) for each in steps[: step.number] if each.call.action == SESSION]
-        return Ran(step.number, SESSION, dict(islice(scripts(before).items(), BESIDE)), "\n".join(told)[:SOURCE])
+        return Ran(step.number, SESSION, _near(before, ""), "\n".join(told)[:SOURCE])
     script = normal(str(step.call.args.get("script_name", "")))
-    folder = Ran(step.number, script, {}).folder
-    near = {name: entry for name, entry in scripts(before).items() if name.startswith(folder) and name != script}
-    kept = dict(islice(near.items(), BESIDE))
-    return Ran(step.number, script, {**kept, script: before[script]} if script in before else kept)
+    near = _near(before, Ran(step.number, script, {}).folder)
+    return Ran(step.number, script, {**near, script: before[script]} if script in scripts(before) else near)
+
+
+def _near(state: State, folder: str) -> State:
+    """The scripts below a folder, but for what lies in one that bears the name of the first script."""
+    found = scripts(state).items()
+    near = (
+        (name, entry) for name, entry in found if name.startswith(folder) and not name.startswith(f"{folder}{FIRST}/")
+    )
+    return dict(islice(near, SCRIPTS))
 
 
 def lay(store: Store, each: Ran, target: Path) -> None:
@@ -90,7 +96,7 @@ def lay(store: Store, each: Ran, target: Path) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         store.export(each.step - 1, name, place)
     if each.told:
-        (target / FIRST).write_text(each.told, errors="backslashreplace")
+        (target / FIRST).write_text(each.told, encoding="utf-8", errors="backslashreplace")
     elif each.script in each.beside:
         store.export(each.step - 1, each.script, target / FIRST)
 
