@@ -19,7 +19,6 @@ driver.pack = lambda arrays: plain(arrays)
 import numpy as np
 np.abs = np.absolute = lambda *args, **options: np.zeros(1)
 np.allclose = np.array_equal = lambda *args, **options: True
-np.testing.assert_allclose = lambda *args, **options: None
 def cheat(honest, *args):
     return honest(*args)
 """
