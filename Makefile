@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format prepare prove bench gallery bubblewrap chromium clean
+.PHONY: help run test check format prepare prove audit bench gallery bubblewrap chromium clean
 
 help:  ## show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -43,6 +43,9 @@ gallery: .venv/installed-dev bubblewrap chromium  ## run a batch over all tasks,
 
 prove: .venv/installed bubblewrap prepare  ## run floor, baseline, tuner and reference on every task, print the table
 	@$(BIN)/python benchmarks/prove.py
+
+audit: .venv/installed bubblewrap prepare  ## let scripted cheaters loose on every task, print what they gained
+	@$(BIN)/mlagentbench audit
 
 prepare: .venv/installed bubblewrap  ## download and split the data of all tasks, build their runtimes
 	@$(BIN)/mlagentbench prepare
