@@ -58,10 +58,11 @@ def test_a_batch_with_its_outputs_snapshots_and_index_holds_no_key(cli, wire, to
     shown = "".join(path.read_text() for path in run.parent.glob("outputs/*.txt"))
     assert "PATH" in shown and list(out.rglob("index.sqlite")) and list(out.rglob("objects/*"))
     assert holders(tmp_path) == [] and KEY not in done.stdout + done.stderr
-    for command in (("show", run.parent), ("watch", out, "--once", "--json"), ("verify", run.parent)):
+    looks = ("show", run.parent), ("watch", out, "--once", "--json"), ("verify", run.parent)
+    for command in (*looks, ("report", out, "-o", tmp_path / "site"), ("export", run.parent, "-o", tmp_path / "a.zip")):
         done = cli(*command)
         assert KEY not in done.stdout + done.stderr
-    assert holders(tmp_path) == []
+    assert (tmp_path / "site" / "index.html").is_file() and holders(tmp_path) == []
 
 
 def test_whoever_looks_for_the_key_finds_it_where_it_is(tmp_path):
