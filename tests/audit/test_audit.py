@@ -116,7 +116,9 @@ def test_an_attack_that_makes_the_harness_fail_has_succeeded(toy, attack, monkey
 
 def test_the_access_ledger_tells_where_an_attack_tried_to_look(toy, attack, setup):
     finding = attack(toy, "paths", quick=False)
-    assert finding.outcome == "refused" and f"read {setup.data.private}/answers.csv" in finding.strayed
+    answers = setup.data.private / "answers.csv"
+    hidden = "/root" if answers.is_relative_to("/tmp") else answers  # inside, /tmp is the script's own
+    assert finding.outcome == "refused" and f"read {hidden}" in finding.strayed
 
 
 def test_findings_are_a_table_json_and_an_exit_code(cli, toy, variant):
