@@ -37,31 +37,39 @@ def read_answers(path: Path, id: str, columns: Sequence[str], text: bool = False
 
 def read_submission(path: Path, id: str, columns: Sequence[str], like: pd.DataFrame) -> pd.DataFrame:
     """The submitted numbers by id, in the order of the answers: every id once, every cell a finite number."""
-    texts = read_texts(path, id, columns, like, CELL)
-    numbers = pd.DataFrame(index=texts.index)
-    for column in columns:
-        values = [_number(text) for text in texts[column]]
-        if wrong := [text for text, value in zip(texts[column], values, strict=True) if not abs(value) < LARGEST]:
+    rows = _rows(path, id, columns, like, CELL)
+    numbers: dict[str, list[float]] = {}
+    for place, column in enumerate(columns):
+        values = [_number(row[place]) for row in rows]
+        if wrong := [row[place] for row, value in zip(rows, values, strict=True) if not abs(value) < LARGEST]:
             raise InvalidSubmission(
                 f"{path.name} has {len(wrong):,} values of {column} that are not usable numbers: {_shown(wrong)}"
             )
         numbers[column] = values
-    return numbers
+    return pd.DataFrame(numbers, index=like.index)
 
 
 def read_texts(path: Path, id: str, columns: Sequence[str], like: pd.DataFrame, cell: int) -> pd.DataFrame:
     """The submitted cells as text by id, in the order of the answers, where a cell has about `cell` bytes at most."""
+    rows = _rows(path, id, columns, like, cell)
+    cells = {column: [row[place] for row in rows] for place, column in enumerate(columns)}
+    return pd.DataFrame(cells, index=like.index, dtype=str)
+
+
+def _rows(path: Path, id: str, columns: Sequence[str], like: pd.DataFrame, cell: int) -> list[list[str]]:
+    """The submitted cells without their ids, in the order of the answers, which have every id once."""
     table = _table(path, [id, *columns], len(like), cell)
-    ids = [row[0].strip() for row in table]
-    known = set(like.index)
-    if repeated := [each for each, count in Counter(ids).items() if count > 1]:
+    rows = {row[0].strip(): [text.strip() for text in row[1:]] for row in table}
+    known = like.index.tolist()
+    if len(rows) < len(table):
+        ids = Counter(row[0].strip() for row in table)
+        repeated = [each for each, count in ids.items() if count > 1]
         raise InvalidSubmission(f"{path.name} repeats {len(repeated):,} {id}: {_shown(repeated)}")
-    if unknown := sorted(set(ids) - known):
+    if unknown := sorted(rows.keys() - set(known)):
         raise InvalidSubmission(f"{path.name} has {len(unknown):,} unknown {id}: {_shown(unknown)}")
-    if missing := sorted(known - set(ids)):
+    if missing := sorted(set(known) - rows.keys()):
         raise InvalidSubmission(f"{path.name} lacks {len(missing):,} {id}: {_shown(missing)}")
-    cells = {column: [row[place].strip() for row in table] for place, column in enumerate(columns, 1)}
-    return pd.DataFrame(cells, index=pd.Index(ids, name=id, dtype=like.index.dtype), dtype=str).loc[like.index]
+    return [rows[each] for each in known]
 
 
 def _table(path: Path, columns: list[str], rows: int, cell: int) -> list[list[str]]:
