@@ -97,7 +97,7 @@ def test_faults_count_for_nothing_and_are_told_of(many: Many) -> None:
     a, b = many("a", "one", 0.5, 0.4), many("b", "one", 0.0, 0.1)
     found = compare(a + many("a", "one", None, ending="fault"), b)
     assert found.measures == compare(a, b).measures
-    assert "a on one: 1 of 3 runs ended as a fault of ours and count for nothing" in found.warnings
+    assert "a on one: 1 of 3 runs ended as a fault, or were never graded, and count for nothing" in found.warnings
 
 
 def test_two_entrants_of_one_batch_are_named_and_a_folder_of_several_is_a_mistake(many: Many, tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_unfinished_runs_are_refused_unless_told_and_then_counted(made: Made) ->
 def test_unsandboxed_runs_and_faults_are_marked(made: Made) -> None:
     (place,) = leaderboard([made(0.3, sandbox="none"), made(0.3), made(ending="fault")]).places
     assert place.marks == (
-        "1 of 3 runs ended as a fault of ours and count for nothing",
+        "1 of 3 runs ended as a fault, or were never graded, and count for nothing",
         "1 of 3 runs were not sandboxed",
     )
 

@@ -57,7 +57,7 @@ def test_faults_and_unfinished_runs_are_in_no_rate_and_always_told_of(made: Made
     told = {"runs": 5, "faults": 2, "unfinished": 1}
     assert cell == bare.but(**told) and found.overall[0] == summarise(counted).overall[0].but(**told)
     assert found.warnings == (
-        "played: 2 of 5 runs ended as a fault of ours and count for nothing",
+        "played: 2 of 5 runs ended as a fault, or were never graded, and count for nothing",
         "played: 1 of 5 runs are unfinished and count for nothing",
     )
 

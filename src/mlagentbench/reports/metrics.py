@@ -261,7 +261,7 @@ def _counted_apart(overall: Sequence[Cell], tasks: int) -> Iterator[str]:
 def apart(cell: Cell) -> list[str]:
     """What is counted apart, in words."""
     counts = (
-        (cell.faults, "ended as a fault of ours and count for nothing"),
+        (cell.faults, "ended as a fault, or were never graded, and count for nothing"),
         (cell.unfinished, "are unfinished and count for nothing"),
         (cell.unsandboxed, "were not sandboxed"),
         (cell.violations, "broke a rule of their task"),

@@ -34,7 +34,7 @@ class Facts:
         """A sentence for whatever a reader must know before the first figure."""
         several = "The editions {} are mixed here: figures of different editions cannot be compared."
         said = [
-            (self.faults, "{} ended as a fault of the harness: in no rate, and listed below.", "run", "runs"),
+            (self.faults, "{} ended as a fault, or without a grade: in no rate, and listed below.", "run", "runs"),
             (self.unfinished, "{} not finished: in no rate, and listed below.", "run is", "runs are"),
             (self.unsandboxed, "{} outside the sandbox, where nothing held the agent.", "run worked", "runs worked"),
             (self.broke_rules, "{} a rule of the task.", "run broke", "runs broke"),
