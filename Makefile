@@ -37,10 +37,10 @@ bench: .venv/installed bubblewrap  ## measure what the harness itself costs
 	@$(BIN)/python benchmarks/report.py
 	@if $(BIN)/python -c "import ray" 2>/dev/null; then $(BIN)/python benchmarks/cluster.py; fi
 
-gallery: .venv/installed-dev bubblewrap chromium  ## run a batch over all tasks, make the pictures of docs/gallery.md; an hour
+gallery: .venv/installed-dev bubblewrap chromium prepare  ## prove, let a small local model work on all tasks, make the pictures of docs/gallery.md; two hours
+	@$(BIN)/python benchmarks/prove.py --out runs/prove
 	@$(BIN)/mlagentbench batch benchmarks/gallery.toml --out runs/gallery
-	@$(BIN)/mlagentbench batch benchmarks/gallery-local.toml --out runs/gallery-local
-	@$(BIN)/python benchmarks/gallery.py runs/gallery runs/gallery-local --grade-steps
+	@$(BIN)/python benchmarks/gallery.py runs/prove runs/gallery --grade-steps
 
 prove: .venv/installed bubblewrap prepare  ## run floor, baseline, tuner and reference on every task, print the table
 	@$(BIN)/python benchmarks/prove.py

@@ -1,8 +1,8 @@
-"""Makes docs/gallery.md and its pictures from a real batch: a report, looked at in Chromium.
+"""Makes docs/gallery.md and its pictures from real runs: a report, looked at in Chromium.
 
+    python benchmarks/prove.py --out runs/prove
     mlagentbench batch benchmarks/gallery.toml --out runs/gallery
-    mlagentbench batch benchmarks/gallery-local.toml --out runs/gallery-local
-    python benchmarks/gallery.py runs/gallery runs/gallery-local [--grade-steps] [--docs docs]
+    python benchmarks/gallery.py runs/prove runs/gallery [--grade-steps] [--docs docs]
 
 Needs playwright (extra dev) and Chromium. Exits with 1 if the pictures are more than a repository should carry.
 """
@@ -27,6 +27,7 @@ from mlagentbench.reports.site.pages import names
 from mlagentbench.reports.site.write import write
 
 MOST = 1_500_000  # bytes
+LONG = 4  # steps, from which on a curve has something to show
 FIGURES = ("heat-success", "heat-improvement")
 
 
@@ -107,13 +108,13 @@ def text(runs: list[Run], shots: list[Shot], run: Run) -> str:
         "",
         "<!-- made by benchmarks/gallery.py: change it there -->",
         "",
-        f"Pictures of a real batch. {known.paragraph}",
+        f"Pictures of real runs: those of `make prove`, and of a small local model. {known.paragraph}",
         "",
         "```",
+        "python benchmarks/prove.py --out runs/prove",
         "mlagentbench batch benchmarks/gallery.toml --out runs/gallery",
-        "mlagentbench batch benchmarks/gallery-local.toml --out runs/gallery-local",
-        "mlagentbench report runs/gallery runs/gallery-local -o report --grade-steps",
-        "python benchmarks/gallery.py runs/gallery runs/gallery-local   # these pictures",
+        "mlagentbench report runs/prove runs/gallery -o report",
+        "python benchmarks/gallery.py runs/prove runs/gallery --grade-steps   # these pictures",
         "```",
         "",
         f"{known.number}: faults, unfinished and unsandboxed runs are in no picture hidden.",
@@ -136,7 +137,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--docs", type=Path, default=Path(__file__).parents[1] / "docs")
-    parser.add_argument("--grade-steps", action="store_true")
+    parser.add_argument("--grade-steps", action="store_true", help=f"of runs with {LONG} steps or more")
     given = parser.parse_args()
     runs = read(given.folders)
 
@@ -144,7 +145,7 @@ def main() -> int:
         print(line, file=sys.stderr, flush=True)
 
     if given.grade_steps:
-        grade_steps(runs, say)
+        grade_steps([run for run in runs if len(run.steps) >= LONG], say)
     chosen = telling(runs)
     step = max((step.number for step in chosen.steps if step.execution), default=1)
     target = given.docs / "gallery"
