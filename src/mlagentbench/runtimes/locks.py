@@ -32,8 +32,9 @@ def _named(name: str, open_: Sequence[str], listed: Sequence[str], folder: Path)
     """Lines with hashes for packages without, and for what only some of their builds need, as the index has them."""
     if not open_:
         return []
+    others = [line for line in listed if line not in open_]
     pins = folder / "constraints.txt"
-    pins.write_text("\n".join(listed))
+    pins.write_text("\n".join(others))
     command = [*PIP, "install", "--quiet", "--dry-run", "--ignore-installed", "--only-binary", ":all:"]
     command += ["--report", "-", "--constraint", str(pins), *open_]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -41,11 +42,11 @@ def _named(name: str, open_: Sequence[str], listed: Sequence[str], folder: Path)
     if done.returncode != 0:
         errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
         raise SandboxFault(f"the runtime {name} cannot be built: {(errors or [done.stderr.strip()])[-1]}")
-    others = {line.split("==")[0] for line in listed if line not in open_}
+    known = {line.split("==")[0] for line in others}
     return [
         f"{package}=={each['metadata']['version']} --hash=sha256:{_hash(each)}\n"
         for each in json.loads(done.stdout)["install"]
-        if (package := re.sub(r"[-_.]+", "-", each["metadata"]["name"]).lower()) not in others
+        if (package := re.sub(r"[-_.]+", "-", each["metadata"]["name"]).lower()) not in known
     ]
 
 
