@@ -111,7 +111,7 @@ def test_a_machine_that_never_saw_the_task_verifies_a_bundle(bundle, run, tmp_pa
     assert all(check["holds"] for check in json.loads(told.stdout))
     assert "the agent, given the recorded replies" in told.stdout
     assert (elsewhere / "data" / "toy").is_dir()
-    assert not any((elsewhere / "scratch").iterdir())
+    assert not any((elsewhere / "temporary").iterdir())
 
 
 def test_a_bundle_can_be_shown_step_by_step_where_nothing_is_prepared(bundle, tmp_path, cli):
@@ -119,7 +119,7 @@ def test_a_bundle_can_be_shown_step_by_step_where_nothing_is_prepared(bundle, tm
     told = cli("show", bundle, env=there)
     assert told.returncode == 0, told.stderr
     assert f"show {bundle} --step N" in told.stdout
-    assert "scratch" not in told.stdout
+    assert "temporary" not in told.stdout
     assert "+id,value" in cli("show", bundle, "--diff", env=there).stdout
 
 

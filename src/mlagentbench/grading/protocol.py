@@ -163,7 +163,7 @@ class Program:
                 raise InvalidSubmission(f"{self.name} went over its {limit} limit")
 
     def _ended(self, when: str) -> InvalidSubmission:
-        limit = self._process.watch.limit(final=True)
+        limit = self._process.watch.last(failed=False)
         return InvalidSubmission(f"{self.name} ended {when}" + (f": it went over its {limit} limit" if limit else ""))
 
 

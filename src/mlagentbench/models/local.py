@@ -6,7 +6,7 @@ import shutil
 import sys
 import zipfile
 from collections.abc import Generator
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -126,15 +126,16 @@ class Engine:
             # generated one by one are not rounded as those of a prompt are, and the next reply could differ.
             reuse = request["messages"][: len(self._last)] != self._last
             worker = Thread(target=generate, daemon=True)  # not the main one, which has to listen for signals
-            worker.start()
             try:
+                worker.start()
                 while (piece := arrived.get()) is not None:
                     if "error" not in piece:
                         self._last = request["messages"]
                     yield piece
             finally:
                 left.set()
-                worker.join()
+                with suppress(RuntimeError):  # it never began
+                    worker.join()
 
 
 _loading = Lock()

@@ -65,7 +65,7 @@ class Process:
             elif self.stdout.fileno() in ready:  # it closed its output, and may go on for all that
                 poll.unregister(self.stdout)
             self.stopping.heed()
-            self.limit = "time" if time.monotonic() > deadline else self.watch.limit()
+            self.limit = "time" if time.monotonic() > deadline else self.watch.limit(news in ready)
             if self.limit:
                 return "limit"
             if news in ready:
@@ -86,7 +86,7 @@ class Process:
         self.child.wait()
         seconds = time.monotonic() - self.started
         self.drain(output)
-        limit = self.limit or self.watch.limit(final=True, failed=self.child.returncode != 0)
+        limit = self.limit or self.watch.last(failed=self.child.returncode != 0)
         peak = self.watch.peak_mb
         self.close()
         return Execution(

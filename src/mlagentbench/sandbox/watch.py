@@ -33,10 +33,13 @@ class Watch:
         """The most memory seen in use by all processes together; for the shortest commands, file cache included."""
         return self._peak or self.group.peak_mb
 
-    def limit(self, final: bool = False, failed: bool = False) -> Limit | None:
-        """Which limit is overstepped, or in the end was; asked often, it looks only when it is time to."""
-        if final:
-            return self._past(failed)
+    def limit(self, answers: bool = False) -> Limit | None:
+        """Which limit is overstepped; asked often, it looks only when it is time to.
+
+        What answers may have lost a child for want of memory just now, and goes on as if nothing had been.
+        """
+        if answers and self.group.out_of_memory:
+            return "memory"
         now = time.monotonic()
         if now < self._next_memory:
             return None
@@ -49,8 +52,8 @@ class Watch:
         # Some refusals are an honest mistake, which the command may handle; a fork bomb never tires of them.
         return "processes" if self.group.refused_processes > 10 * self.limits.processes else None
 
-    def _past(self, failed: bool) -> Limit | None:
-        """Only a command that failed is worth a last look at the disk."""
+    def last(self, failed: bool) -> Limit | None:
+        """Which limit was overstepped in the end; only a command that failed is worth a last look at the disk."""
         if self.group.out_of_memory:
             return "memory"
         if failed and self._full():
