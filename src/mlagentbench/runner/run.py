@@ -155,7 +155,8 @@ def account(folder: RunFolder, steps: list[Step], ending: Ending, graded: Grade)
         folder=str(folder.path),
     ).but(**folder.claims(len(steps)))
     if spec.baseline is None:
-        return result.but(note=result.note or f"no baseline is known: mlagentbench baseline {spec.task}")
+        which = f" --instance {spec.hashes.data}" if spec.kind in ("fresh", "twin") else ""
+        return result.but(note=result.note or f"no baseline is known: mlagentbench baseline {spec.task}{which}")
     if graded.score is None:
         return result
     return result.but(**judge(graded.score, spec.baseline, spec.better).model_dump())
