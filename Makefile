@@ -92,7 +92,7 @@ lock: .venv/bin/uv  ## write the hashes of all packages; UPGRADE=--upgrade takes
 
 audit-packages: .venv/installed-dev  ## look all locked packages up among known vulnerabilities; needs the network
 	@$(AUDIT) --require-hashes -r requirements/dev.txt
-	@$(AUDIT) --no-deps -r $(LISTS)/text.txt
+	@$(AUDIT) --no-deps $(patsubst %,-r %,$(wildcard $(LISTS)/*.txt))  # it passes over what a list includes
 
 clean:  ## remove the virtual environment
 	rm -rf .venv
