@@ -28,6 +28,7 @@ def both(request: pytest.FixtureRequest) -> Iterator[tuple[Task, Prepared, Prepa
     other = twin(task, "open", quiet)
     yield task, prepared(task, "open", quiet), other
     shutil.rmtree(other.folder)
+    other.folder.with_name(f"{other.instance}.lock").unlink()
 
 
 def ids(path: Path) -> set[str]:
