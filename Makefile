@@ -15,7 +15,7 @@ LISTS := src/mlagentbench/runtimes
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format prepare prove bench gallery lock audit-packages bubblewrap chromium clean
+.PHONY: help run test check format prepare prove audit bench gallery lock audit-packages bubblewrap chromium clean
 
 help:  ## show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -46,12 +46,16 @@ bench: .venv/installed bubblewrap  ## measure what the harness itself costs
 	@$(BIN)/python benchmarks/report.py
 	@if $(BIN)/python -c "import ray" 2>/dev/null; then $(BIN)/python benchmarks/cluster.py; fi
 
-gallery: .venv/installed-dev bubblewrap chromium  ## run a batch over all tasks, make the pictures of docs/gallery.md; hours
+gallery: .venv/installed-dev bubblewrap chromium  ## run a batch over all tasks, make the pictures of docs/gallery.md; an hour
 	@$(BIN)/mlagentbench batch benchmarks/gallery.toml --out runs/gallery
-	@$(BIN)/python benchmarks/gallery.py runs/gallery --grade-steps
+	@$(BIN)/mlagentbench batch benchmarks/gallery-local.toml --out runs/gallery-local
+	@$(BIN)/python benchmarks/gallery.py runs/gallery runs/gallery-local --grade-steps
 
 prove: .venv/installed bubblewrap prepare  ## run floor, baseline, tuner and reference on every task, print the table
 	@$(BIN)/python benchmarks/prove.py
+
+audit: .venv/installed bubblewrap prepare  ## let scripted cheaters loose on every task, print what they gained
+	@$(BIN)/mlagentbench audit
 
 prepare: .venv/installed bubblewrap  ## download and split the data of all tasks, build their runtimes
 	@$(BIN)/mlagentbench prepare

@@ -1,7 +1,8 @@
 """Makes docs/gallery.md and its pictures from a real batch: a report, looked at in Chromium.
 
     mlagentbench batch benchmarks/gallery.toml --out runs/gallery
-    python benchmarks/gallery.py runs/gallery [MORE...] [--grade-steps] [--docs docs]
+    mlagentbench batch benchmarks/gallery-local.toml --out runs/gallery-local
+    python benchmarks/gallery.py runs/gallery runs/gallery-local [--grade-steps] [--docs docs]
 
 Needs playwright (extra dev) and Chromium. Exits with 1 if the pictures are more than a repository should carry.
 """
@@ -110,8 +111,9 @@ def text(runs: list[Run], shots: list[Shot], run: Run) -> str:
         "",
         "```",
         "mlagentbench batch benchmarks/gallery.toml --out runs/gallery",
-        "mlagentbench report runs/gallery -o report --grade-steps",
-        "python benchmarks/gallery.py runs/gallery   # these pictures",
+        "mlagentbench batch benchmarks/gallery-local.toml --out runs/gallery-local",
+        "mlagentbench report runs/gallery runs/gallery-local -o report --grade-steps",
+        "python benchmarks/gallery.py runs/gallery runs/gallery-local   # these pictures",
         "```",
         "",
         f"{known.number}: faults, unfinished and unsandboxed runs are in no picture hidden.",

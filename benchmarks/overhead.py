@@ -225,6 +225,19 @@ def report(measured: Iterable[Figure], as_json: bool) -> int:
     return 0 if all(figure.good for figure in figures) else 1
 
 
+def report_of(measure: Callable[[Path, int], Iterable[Figure]], purpose: str | None, count: str, usual: int) -> int:
+    """A benchmark that works in a folder, at a size that can be told: the same options wherever there is one."""
+    parser = argparse.ArgumentParser(description=purpose, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument(f"--{count}", dest="count", type=int, default=usual)
+    parser.add_argument("--keep", type=Path)
+    given = parser.parse_args()
+    if given.keep:
+        return report(measure(given.keep, given.count), given.json)
+    with tempfile.TemporaryDirectory(prefix="mlagentbench-bench-") as name:
+        return report(measure(Path(name), given.count), given.json)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")

@@ -6,18 +6,16 @@ Exits with 1 if a figure is over its limit. One run of 50 steps is made for real
 other contestants, tasks and seeds, with other results. --keep leaves runs and report in a folder, to look at.
 """
 
-import argparse
 import os
 import random
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from overhead import Figure, report
+from overhead import Figure, report_of
 
 from mlagentbench.grading.grade import grade
 from mlagentbench.grading.verdict import judge
@@ -150,17 +148,5 @@ def measure(folder: Path, count: int) -> Iterator[Figure]:
     )
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--runs", type=int, default=1000)
-    parser.add_argument("--keep", type=Path)
-    given = parser.parse_args()
-    if given.keep:
-        return report(measure(given.keep, given.runs), given.json)
-    with tempfile.TemporaryDirectory(prefix="mlagentbench-report-") as name:
-        return report(measure(Path(name), given.runs), given.json)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report_of(measure, __doc__, "runs", 1000))

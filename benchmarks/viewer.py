@@ -6,15 +6,13 @@ Exits with 1 if a figure is over its limit. The run is written as a research age
 step with what went before, scripts written and run, outputs of several thousand characters. --keep leaves run and page.
 """
 
-import argparse
 import os
 import shutil
 import sys
-import tempfile
 import time
 from pathlib import Path
 
-from overhead import Figure, report
+from overhead import Figure, report_of
 from playwright.sync_api import sync_playwright
 
 from mlagentbench.records import Call, Contestant, Execution, Limits, Message, ModelCall, Prompt, Reply, Step
@@ -130,17 +128,5 @@ def measure(place: Path, steps: int) -> list[Figure]:
     ]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--steps", type=int, default=500)
-    parser.add_argument("--keep", type=Path)
-    given = parser.parse_args()
-    if given.keep:
-        return report(measure(given.keep, given.steps), given.json)
-    with tempfile.TemporaryDirectory(prefix="mlagentbench-viewer-") as name:
-        return report(measure(Path(name), given.steps), given.json)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report_of(measure, __doc__, "steps", 500))

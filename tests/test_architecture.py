@@ -11,10 +11,11 @@ SRC = Path(__file__).parents[1] / "src" / "mlagentbench"
 LAYERS = [
     {"__main__"},
     {"cli"},
-    {"many", "reporting", "bridges", "api"},
+    {"many", "reporting", "auditing", "bridges", "api"},
     {"terminal", "adapters"},
     {"reports"},
     {"options"},
+    {"audit"},
     {"runner"},
     {"agents", "grading"},
     {"dialogue"},

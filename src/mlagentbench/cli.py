@@ -8,7 +8,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from mlagentbench import bridges, many, reporting
+from mlagentbench import auditing, bridges, many, reporting
 from mlagentbench.errors import Fault, UsageError
 from mlagentbench.options import (
     AgentName,
@@ -20,6 +20,7 @@ from mlagentbench.options import (
     Isolation,
     RunPath,
     TaskName,
+    WithLedger,
     agent_options,
     print_json,
 )
@@ -127,6 +128,7 @@ def run(
     tokens: Annotated[int | None, typer.Option("--tokens", help="Most tokens of all models together.")] = None,
     dollars: Annotated[float | None, typer.Option("--dollars", help="Most dollars for all models together.")] = None,
     options: AgentOptions = None,
+    ledger: WithLedger = False,
     as_json: AsJson = False,
 ) -> None:
     """Let an agent work on a task, and grade what it leaves."""
@@ -144,7 +146,7 @@ def run(
     limits = {name: value for name, value in asked.items() if value is not None}
     folder = out or new_place(Task.load(task).name, agent)
     with _resumable(folder):
-        setup = set_up(task, edition, isolation, say, instance, gpu)
+        setup = set_up(task, edition, isolation, say, instance, gpu, ledger)
         with watching() as watch:
             result = start(setup, who, folder, seed, limits, watch)
     _show_result(result, as_json)
@@ -298,6 +300,7 @@ for command in (
     reporting.export,
     bridges.import_,
     bridges.mcp,
+    auditing.audit,
 ):
     app.command(command.__name__.rstrip("_"))(command)
 

@@ -25,7 +25,7 @@ def plugin(room: str, name: str) -> ModuleType:
     """The module `name` of `room`."""
     if name not in names(room):
         raise UsageError(f"no {name!r} among the {room}; there are: {', '.join(names(room))}")
-    return import_module(f"mlagentbench.{room}.{name}")
+    return import_module(".".join(["mlagentbench", *room.split("/"), name]))
 
 
 def module_at(path: Path) -> ModuleType:

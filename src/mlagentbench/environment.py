@@ -134,6 +134,8 @@ class Environment:
             observation, failed = f"Error: {error}", True
         finally:
             self.ledger.inside = False
+        if self.world.book:
+            self.world.book.keep(number)
         ends = bool(action and action.ends and not failed)
         if ends:
             self.world.close()  # nothing may move in the workspace that is graded
@@ -217,6 +219,8 @@ class Environment:
             store.restore(step.number - 1, workspace.root, workspace.owner)
             rebuild(self.world, str(step.call.args["command"]), self.spec.limits.script_minutes * 60)
         store.restore(len(self.steps), workspace.root, workspace.owner)
+        if self.world.book:
+            self.world.book.forget()
         self._since = time.monotonic()
 
     def close(self) -> None:

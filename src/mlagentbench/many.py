@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from mlagentbench.errors import UsageError
-from mlagentbench.options import AgentOptions, AsJson, agent_options, print_json
+from mlagentbench.options import AgentOptions, AsJson, WithLedger, agent_options, print_json
 
 Several = list[str] | None
 Number = float | None
@@ -32,7 +32,7 @@ def batch(
     seeds: Annotated[list[int] | None, typer.Option("--seed", min=0, help="A seed; may be repeated.")] = None,
     edition: Annotated[str | None, typer.Option("--edition", help="open (the default) or paper.")] = None,
     isolation: Annotated[str | None, typer.Option("--sandbox", help="bwrap (the default); see run --help.")] = None,
-    instance: Annotated[str | None, typer.Option("--instance", help="Data drawn by prepare --fresh.")] = None,
+    instance: Annotated[str | None, typer.Option("--instance", help="Data drawn by prepare --fresh or --twin.")] = None,
     steps: Annotated[int | None, typer.Option("--steps", help="Most steps of a run.")] = None,
     hours: Annotated[float | None, typer.Option("--hours", help="Most hours of a run.")] = None,
     tokens: Annotated[int | None, typer.Option("--tokens", help="Most tokens of a run.")] = None,
@@ -40,6 +40,7 @@ def batch(
     memory: Annotated[float | None, typer.Option("--memory", help="GB that a script may use.")] = None,
     budget_dollars: Annotated[float | None, typer.Option("--budget-dollars", help="Most for all runs.")] = None,
     budget_hours: Annotated[float | None, typer.Option("--budget-hours", help="Most for all, added up.")] = None,
+    ledger: WithLedger = False,
     tries: Annotated[int | None, typer.Option("--tries", min=1, help="Of a run that ends as a fault.")] = None,
     options: AgentOptions = None,
     on: Annotated[str, typer.Option("--on", help="here, or ray: a Ray cluster.")] = "here",
@@ -59,6 +60,7 @@ def batch(
     given: dict[str, Any] = {"tasks": tasks, "agents": agents, "models": models, "seeds": seeds}
     given |= {"fast_model": fast_model, "edit_model": edit_model, "repetitions": repetitions, "tries": tries}
     given |= {"edition": edition, "sandbox": isolation, "instance": instance, "options": agent_options(options)}
+    given |= {"ledger": ledger}
     limits = {"steps": steps, "hours": hours, "tokens": tokens, "dollars": dollars, "memory_gb": memory}
     given |= {"limits": _given(limits), "budget": _given({"dollars": budget_dollars, "hours": budget_hours})}
     given = {name: value for name, value in given.items() if value}

@@ -199,6 +199,7 @@ class RunSpec(Contestant):
     sandbox: str
     gpu: str = ""
     interactive: bool = False
+    ledger: bool = False
     metric: str = ""
     better: Better = "higher"
     baseline: Baseline | None = None

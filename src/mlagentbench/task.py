@@ -115,6 +115,11 @@ class Task:
         return self.folder / "starter"
 
     @property
+    def has_rules(self) -> bool:
+        """Whether its grader looks for what is against the rules in an agent's scripts."""
+        return "def violations(" in _text(self.folder / "grade.py")
+
+    @property
     def hash(self) -> str:
         """The content of the task: what the agent is told and given, and how it is judged."""
         return tree_hash(self.folder)

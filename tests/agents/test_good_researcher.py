@@ -9,7 +9,7 @@ import pytest
 from mlagentbench.runner.folder import RunFolder
 
 TRANSCRIPTS = Path(__file__).parents[1] / "transcripts"
-QUICK = ("house-price", "vectorization")
+QUICK = ("vectorization",)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Error modes, each in a real run that has it and in one that has not."""
 
 import json
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,11 +21,11 @@ from mlagentbench.agents.tools import Tools
 from mlagentbench.agents.tuner import Tuner
 from mlagentbench.environment import Environment
 from mlagentbench.errors import ModelFault
-from mlagentbench.records import Call, Reply, Result, Step, ToolCall
+from mlagentbench.records import Call, Reply, Result, ToolCall
 from mlagentbench.reports.anytime import grade_steps
 from mlagentbench.reports.process.figures import claims, numbers, shown
 from mlagentbench.reports.process.findings import Finding, findings, kinds
-from mlagentbench.reports.runs import Run, read
+from mlagentbench.reports.runs import read
 from mlagentbench.runner.setup import set_up
 
 Play = Callable[..., Result]
@@ -377,22 +376,3 @@ def test_a_run_that_is_still_going_is_looked_at_too(play, tmp_path):
     folder = Path(play(lambda env: Baseline().run(env)).folder)
     (folder / "result.json").unlink()
     assert findings(read([folder])[0]) == ()
-
-
-def test_a_thousand_runs_of_fifty_steps_take_seconds(play, tmp_path):
-    folder = Path(play(lambda env: Baseline().run(env)).folder)
-    many = tmp_path / "many"
-    shutil.copytree(folder, many / "run")
-    (many / "run" / "trace.jsonl").write_text("".join(f"{line(number)}\n" for number in range(1, 51)))
-    runs = [Run(run.folder, run.result) for run in read([many]) for _ in range(20)]
-    started = time.process_time()
-    for run in runs:
-        findings(run)
-    assert time.process_time() - started < 20 * 0.025  # five times what it takes
-
-
-def line(number: int) -> str:
-    said = "fold 1 of 10: mean absolute error 0.25\n" * 50
-    thought = f"The error is 0.25, and I try {number} now."
-    call = Call(action="Read File", args={"file_name": f"{number}.py"}, thought=thought)
-    return Step(number=number, call=call, observation=said, seconds=1, clock=number).model_dump_json()

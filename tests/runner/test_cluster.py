@@ -338,6 +338,7 @@ def test_a_lost_node_loses_no_run_counts_none_twice_and_leaves_no_sandbox(
     assert not running("lost") and not list(out.glob("**/*.part"))
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_killed_leaves_nothing_running_and_the_same_command_goes_on(
     nodes: Nodes, out: Path, tmp_path: Path, toy: Path, until: Until
 ) -> None:

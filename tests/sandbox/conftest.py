@@ -66,7 +66,7 @@ def marked(marker: str) -> list[str]:
 
 
 def groups_of(pid: int) -> list[Path]:
-    return [group for place in set(hierarchies().values()) for group in place.glob(f"mlagentbench-{pid}-*")]
+    return [group for place in set(hierarchies().values()) for group in place.glob(f"mlagentbench-*-{pid}-*-*")]
 
 
 @pytest.fixture(scope="session")

@@ -76,9 +76,11 @@ def test_more_read_only_files_than_can_be_mounted_are_a_fault_with_a_reason(run:
 @grouped
 def test_groups_of_an_earlier_process_with_our_number_are_swept_and_ours_are_not(run: Runner) -> None:
     ours = Group(2**30, 10)
-    stale = [place / f"mlagentbench-{os.getpid()}-1-7" for place in set(hierarchies().values())]
+    name, world, number, _, _ = next(iter(ours.folders.values())).name.split("-")
+    stale = [place / f"{name}-{world}-{number}-1-7" for place in set(hierarchies().values())]
+    stranger = [place / f"{name}-1.1-{number}-1-7" for place in set(hierarchies().values())]
     try:
-        for group in stale:
+        for group in (*stale, *stranger):
             group.mkdir()
         (run.workspace / "script.py").write_text("print(1)")
         subprocess.run(
@@ -87,9 +89,11 @@ def test_groups_of_an_earlier_process_with_our_number_are_swept_and_ours_are_not
             capture_output=True,
         )
         assert not [group for group in stale if group.exists()]
-        assert all(folder.exists() for folder in ours.folders.values())
+        assert all(folder.exists() for folder in (*ours.folders.values(), *stranger))
     finally:
         ours.close()
+        for group in stranger:
+            group.rmdir()
 
 
 @grouped

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user;
 
 
 def as_user(
-    run: Runner, code: str, seconds: float = 20, isolation: str = "bwrap", before: str = "true"
+    run: Runner, code: str, seconds: float = 20, isolation: str = "bwrap", before: str = "true", **given: str
 ) -> dict[str, object]:
     """A harness of user 1234, with the Python, the packages and the runtime of ours where that user can read them."""
     runtime, home = run.box.runtime, run.folder / "home"
@@ -60,6 +60,7 @@ def as_user(
             "MLAGENTBENCH_HOME": str(home),
             "PYTHONPATH": f"{run.folder}/source:{run.folder}/packages",
             "SOME_API_KEY": "s3cret",
+            **given,
         },
         capture_output=True,
         timeout=60,
@@ -136,3 +137,10 @@ time.sleep(0.2)
 """
     assert as_user(run, code, isolation="none")["exit_code"] == 0
     assert run.survivors() == []
+
+
+def test_there_is_an_access_ledger_all_the_same(run: Runner) -> None:
+    code = "open('out', 'w'); open('/etc/passwd')\ntry: open('/etc/shadow')\nexcept OSError: pass"
+    told = as_user(run, code, LEDGER="yes")["accesses"]
+    wanted = [["/workspace/out", "write", 1, 0], ["/etc/passwd", "read", 1, 0], ["/etc/shadow", "read", 1, 1]]
+    assert all(row in told for row in wanted)  # type: ignore[operator]

@@ -16,6 +16,7 @@ from mlagentbench.errors import ActionError, PromptTooLong, UsageError
 from mlagentbench.ledger import Ledger
 from mlagentbench.records import Execution, Limits, Message, Prompt, Role, Step
 from mlagentbench.runtimes.base import Runtime
+from mlagentbench.sandbox.access.listening import Book
 from mlagentbench.sandbox.base import Box, Sandbox
 from mlagentbench.sandbox.output import Output
 from mlagentbench.sandbox.repl import Repl
@@ -53,6 +54,7 @@ class World:
     outside: "Outside | None" = None
     output: Output | None = None
     execution: Execution | None = None
+    book: Book | None = None  # the access ledger
 
     @property
     def output_file(self) -> Path:
@@ -76,6 +78,7 @@ class World:
             environment={"SEED": str(self.seed)},
             owner=self.workspace.owner,
             stopping=self.stopping,
+            book=self.book,
         )
 
     def research_log(self) -> str:
@@ -102,6 +105,8 @@ class World:
         if self.outside:
             self.outside.close()
             self.outside = None
+        if self.book:
+            self.book.close()
         self.sandbox.release(Box(self.workspace.root, self.runtime))
 
 

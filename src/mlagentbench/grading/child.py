@@ -1,4 +1,4 @@
-"""python -m mlagentbench.grading.child TASK SUBMISSION SOURCES PRIVATE ANSWER: runs a grade.py, apart from us."""
+"""python -m mlagentbench.grading.child TASK SUBMISSION SOURCES PRIVATE ANSWER EARLIER: runs a grade.py."""
 
 import json
 import math
@@ -12,9 +12,12 @@ from mlagentbench.errors import Fault, InvalidSubmission
 LONGEST = 1000  # characters of a sentence
 
 
-def main(folder: Path, submission: Path, sources: Path, private: Path, answer: Path) -> None:
+def main(folder: Path, submission: Path, sources: Path, private: Path, answer: Path, earlier: Path) -> None:
     """Write the score, or whose fault it is that there is none."""
-    answer.write_text(json.dumps(asked(load(folder), submission, private, sources)))
+    grader = load(folder)
+    ran = sorted(earlier.iterdir(), key=lambda place: int(place.name))
+    before = [_broken(grader, each) for each in ran]
+    answer.write_text(json.dumps({**asked(grader, submission, private, sources), "earlier": before}))
 
 
 def load(folder: Path) -> dict[str, Any]:
@@ -26,8 +29,8 @@ def asked(grader: dict[str, Any], submission: Path, private: Path, sources: Path
     """What the grader says of a submission, and of the scripts beside it if they are given."""
     report: dict[str, object] = {}
     try:
-        if sources and "violations" in grader:
-            report["violations"] = [_sentence(found) for found in grader["violations"](sources)]
+        if sources:
+            report["violations"] = _broken(grader, sources)
         score = float(grader["grade"](submission, private))
         if not math.isfinite(score):
             raise Fault(f"the grader returned {score}")
@@ -35,6 +38,11 @@ def asked(grader: dict[str, Any], submission: Path, private: Path, sources: Path
     except InvalidSubmission as error:
         report["invalid"] = _sentence(error) or "the submission is invalid"
     return report
+
+
+def _broken(grader: dict[str, Any], sources: Path) -> list[str]:
+    """What in these scripts is against the rules, if the task has any that can be seen."""
+    return [_sentence(found) for found in grader["violations"](sources)] if "violations" in grader else []
 
 
 def _sentence(said: object) -> str:

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -14,20 +14,17 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from mlagentbench.errors import InvalidSubmission, TaskFault
-from mlagentbench.grading.sources import SOURCE
+from mlagentbench.grading import history
 from mlagentbench.home import scratch
 from mlagentbench.preparation.prepare import Prepared
-from mlagentbench.records import Record
+from mlagentbench.records import Record, Step
 from mlagentbench.sandbox.base import Sandbox
 from mlagentbench.sandbox.choose import unprivileged_user
 from mlagentbench.stopping import LOOK, Stopping
 from mlagentbench.task import Task
-from mlagentbench.workspace.manifest import Entry
 from mlagentbench.workspace.store import Store
 
 PACKAGE = Path(__file__).parents[2]
-LONGEST = 1000  # characters of a path
-SCRIPTS = 1000  # of an agent are looked at for what is against the rules
 
 
 class Grade(Record):
@@ -39,15 +36,37 @@ class Grade(Record):
     seconds: float = 0.0
 
 
+class Report(Grade):
+    """What the grader's process writes: the grade, and what was against the rules in each script that ran before."""
+
+    earlier: tuple[tuple[str, ...], ...] = ()
+
+
 def grade(
-    task: Task, data: Prepared, store: Store, step: int, sandbox: Sandbox, stopping: Stopping | None = None
+    task: Task,
+    data: Prepared,
+    store: Store,
+    step: int,
+    sandbox: Sandbox,
+    steps: Sequence[Step] = (),
+    stopping: Stopping | None = None,
 ) -> Grade:
-    """The grade of the workspace as it was after a step; a crash of the grader is a TaskFault, and never a zero."""
+    """The grade of the workspace as it was after a step; a crash of the grader is a TaskFault, and never a zero.
+
+    With the `steps` up to there, rules that were broken on the way are found as well.
+    """
     started = time.monotonic()
     with _submission(task, store, step) as submission:
         if isinstance(submission, InvalidSubmission):
             return Grade(invalid=str(submission))
-        found = _ask_child(task, *submission, data.private, sandbox, stopping or Stopping())
+        with scratch() as earlier:
+            runs = history.ran(store, steps, task.config.submission) if task.has_rules else []
+            for number, each in enumerate(runs):
+                (earlier / str(number)).mkdir()
+                history.lay(store, each, earlier / str(number))
+            report = _ask_child(task, (*submission, earlier), data.private, sandbox, stopping or Stopping())
+    violations = (*report.violations, *history.said(runs, report.earlier, report.violations))
+    found = Grade(score=report.score, invalid=report.invalid, violations=violations)
     return found.but(seconds=round(time.monotonic() - started, 3))
 
 
@@ -72,26 +91,22 @@ def _submission(task: Task, store: Store, step: int) -> Iterator[tuple[Path, Pat
             target, sources = folder / Path(wanted).name, folder / "sources"
             store.export(step, wanted, target)
             sources.mkdir()
-            for name in islice((name for name, each in state.items() if _is_script(name, each)), SCRIPTS):
+            for name in islice(history.scripts(state), history.SCRIPTS):
                 (sources / name).parent.mkdir(parents=True, exist_ok=True)
                 store.export(step, name, sources / name)
             yield target, sources
 
 
-def _is_script(name: str, entry: Entry) -> bool:
-    """Whether a file may hold what a task's rules are about; an agent's strange names are no trouble of ours."""
-    return entry.kind == "file" and name.endswith(".py") and entry.size <= SOURCE and len(name) < LONGEST
-
-
 def _ask_child(
-    task: Task, submission: Path, sources: Path, private: Path, sandbox: Sandbox, stopping: Stopping
-) -> Grade:
+    task: Task, given: tuple[Path, Path, Path], private: Path, sandbox: Sandbox, stopping: Stopping
+) -> Report:
+    submission, sources, earlier = given
     with scratch() as folder:
         answer, errors = folder / "answer.json", folder / "errors.txt"
         try:
             with errors.open("wb") as stderr:  # what it says is neither trusted nor held in memory
                 child = subprocess.Popen(
-                    command("child", task.folder, submission, sources, private, answer),
+                    command("child", task.folder, submission, sources, private, answer, earlier),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=stderr,
@@ -105,7 +120,7 @@ def _ask_child(
         if child.returncode != 0 or not answer.is_file():
             raise TaskFault(f"{task.name}/grade.py failed: {_last_words(errors, child.returncode)}")
         try:
-            return Grade.model_validate_json(answer.read_bytes())
+            return Report.model_validate_json(answer.read_bytes())
         except ValidationError as error:
             raise TaskFault(f"{task.name}/grade.py gave an answer that is none: {error}") from error
 

@@ -15,6 +15,7 @@ from mlagentbench.journal import Journal
 from mlagentbench.locks import acquired
 from mlagentbench.preparation.prepare import Prepared
 from mlagentbench.records import FORMAT, ModelCall, Record, Result, RunSpec, Step
+from mlagentbench.sandbox.access.record import forget_after
 from mlagentbench.stopping import FILE as STOP
 from mlagentbench.task import explain
 from mlagentbench.workspace.store import Store
@@ -136,6 +137,7 @@ class RunFolder:
         if (self.path / "snapshots").is_dir():
             self.store().rewind(step)
         (self.path / GRADES).unlink(missing_ok=True)  # of steps that may be done otherwise now
+        forget_after(self.path, step)
         self.set_aside()
 
     def set_aside(self) -> None:

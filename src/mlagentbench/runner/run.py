@@ -19,6 +19,7 @@ from mlagentbench.models.base import Model
 from mlagentbench.records import Ending, Result, Role, Step
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.setup import Setup
+from mlagentbench.sandbox.access.listening import Book
 from mlagentbench.sandbox.choose import unprivileged_user
 from mlagentbench.stopping import Stopping
 from mlagentbench.workspace.files import Workspace
@@ -57,7 +58,8 @@ def conclude(
         if fault:
             raise fault
         with _turn(env.stopping):
-            graded = grade(setup.task, setup.data, env.world.store, len(env.steps), setup.sandbox, env.stopping)
+            store, steps = env.world.store, env.steps
+            graded = grade(setup.task, setup.data, store, len(steps), setup.sandbox, steps, env.stopping)
     except (Fault, OSError) as error:
         ending, note = "fault", f"{type(error).__name__}: {error}"
     finally:
@@ -85,6 +87,7 @@ def enter(
         seed=folder.spec.seed,
         person=person,
         stopping=stopping,
+        book=Book(folder.path) if folder.spec.ledger else None,
     )
     return Environment(setup.task, folder.spec, world, folder.trace, folder.steps())
 

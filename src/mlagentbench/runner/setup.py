@@ -13,6 +13,7 @@ from mlagentbench.preparation.prepare import Prepared, lookup, prepared
 from mlagentbench.records import Baseline, Contestant, Hashes, Limits, RunSpec
 from mlagentbench.runner.baselines import baseline_of
 from mlagentbench.runtimes.base import Runtime, ensure
+from mlagentbench.sandbox.access.listening import require
 from mlagentbench.sandbox.base import Sandbox
 from mlagentbench.sandbox.choose import sandbox
 from mlagentbench.sandbox.gpu import granted
@@ -29,6 +30,7 @@ class Setup:
     runtime: Runtime
     sandbox: Sandbox
     baseline: Baseline | None = None
+    ledger: bool = False
 
     @property
     def hashes(self) -> Hashes:
@@ -49,6 +51,7 @@ class Setup:
             sandbox=self.sandbox.name,
             gpu=self.sandbox.gpu,
             interactive=interactive,
+            ledger=self.ledger,
             metric=self.task.config.metric,
             better=self.task.config.better,
             baseline=self.baseline,
@@ -59,15 +62,19 @@ class Setup:
         )
 
 
-def set_up(task: str, edition: str, isolation: str, say: Say, instance: str = "", gpu: str = "") -> Setup:
+def set_up(
+    task: str, edition: str, isolation: str, say: Say, instance: str = "", gpu: str = "", ledger: bool = False
+) -> Setup:
     """Make ready whatever is missing, once."""
     loaded = Task.load(task)
     loaded.edition(edition)
     granted(gpu)
     isolated = sandbox(isolation, gpu)
+    if ledger:
+        require(isolation)
     runtime = ensure(loaded.config.runtime, say)
     data = prepared(loaded, edition, say, instance)
-    return Setup(loaded, edition, data, runtime, isolated, baseline_of(loaded, edition, data))
+    return Setup(loaded, edition, data, runtime, isolated, baseline_of(loaded, edition, data), ledger)
 
 
 def set_up_again(spec: RunSpec, say: Say) -> Setup:
@@ -76,8 +83,8 @@ def set_up_again(spec: RunSpec, say: Say) -> Setup:
         raise UsageError("it was imported without a grade: import its log again with --grade EDITION")
     task = Task.load(spec.task)
     isolated = sandbox("bwrap" if spec.imported else spec.sandbox, spec.gpu)
-    data = _same_data(task, spec, say)
-    return Setup(task, spec.edition, data, ensure(task.config.runtime, say), isolated, spec.baseline)
+    data, runtime = _same_data(task, spec, say), ensure(task.config.runtime, say)
+    return Setup(task, spec.edition, data, runtime, isolated, spec.baseline, spec.ledger)
 
 
 def _same_data(task: Task, spec: RunSpec, say: Say) -> Prepared:

@@ -82,7 +82,7 @@ def _claims(folder: RunFolder, setup: Setup, claimed: Result, steps: list[Step])
     store = folder.store(setup.data, writable=False)
     again = Grade()
     if claimed.ending != "fault":
-        again = grade(setup.task, setup.data, store, len(steps), setup.sandbox)
+        again = grade(setup.task, setup.data, store, len(steps), setup.sandbox, steps)
     if _close(claimed.score, again.score, setup.task.config.repeatable):
         again = again.but(score=claimed.score)  # as near as this task's scores repeat themselves
     found = account(folder, steps, claimed.ending, again)

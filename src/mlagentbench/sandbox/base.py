@@ -14,6 +14,7 @@ from typing import IO, ClassVar, Literal
 from mlagentbench.records import Execution, Limit, Limits
 from mlagentbench.runtimes.base import Runtime
 from mlagentbench.sandbox import gate
+from mlagentbench.sandbox.access.listening import Book
 from mlagentbench.sandbox.cgroups import Group
 from mlagentbench.sandbox.output import Output
 from mlagentbench.sandbox.processes import Tree
@@ -37,6 +38,7 @@ class Box:
     owner: int | None = None
     stopping: Stopping = field(default_factory=Stopping)
     resident: bool = False  # its command is the first process inside: no other can end it, and it takes all with it
+    book: Book | None = None
 
 
 class Process:

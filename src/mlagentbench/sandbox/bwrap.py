@@ -4,6 +4,7 @@ import os
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from shutil import which
@@ -14,6 +15,7 @@ from mlagentbench.home import home
 from mlagentbench.records import GB
 from mlagentbench.runtimes.base import PYTHON, Runtime
 from mlagentbench.sandbox import gate, gpu, seccomp
+from mlagentbench.sandbox.access.listening import DRIVER, Listening
 from mlagentbench.sandbox.base import Box, Process, Sandbox, attend
 from mlagentbench.sandbox.cgroups import Group
 from mlagentbench.sandbox.launch import launcher
@@ -39,9 +41,15 @@ class Bubblewrap(Sandbox):
         self._program = Path(found).resolve()
 
     def start(self, argv: Sequence[str], box: Box, stdin: int = subprocess.DEVNULL) -> Process:
-        """Begin a command in a fresh set of namespaces."""
+        """Begin a command in a fresh set of namespaces; if there is a book, everything that it tries is told."""
         if os.geteuid() == 0 and not box.owner:
             raise SandboxFault("root would be root inside, too: a box needs an unprivileged owner")
+        if box.book is None:
+            return self._start(argv, box, stdin)
+        with box.book.listening(box.owner) as listening:
+            return self._start(argv, replace(box, mounts=(*box.mounts, DRIVER)), stdin, listening)
+
+    def _start(self, argv: Sequence[str], box: Box, stdin: int, listening: Listening | None = None) -> Process:
         limits = box.limits
         group = Group(int(limits.memory_gb * GB), limits.processes)
         data = {"passwd": _pipe(PASSWD), "group": _pipe(GROUP), "hosts": _pipe(HOSTS)}
@@ -60,8 +68,12 @@ class Bubblewrap(Sandbox):
             ]
             if "pids" not in group.folders:  # counted inside, where this user has no other processes
                 command += ["prlimit", f"--nproc={limits.processes}"]
-            command += gate.gated(argv, stdin)
-            child = gate.start(command, limits, group, {"PATH": PATH}, "/", fds)
+            behind = gate.gated(argv, stdin)
+            command += listening.wrapped(behind) if listening else behind
+            greet = listening.take if listening else None
+            child = gate.start(command, limits, group, {"PATH": PATH}, "/", fds, greet)
+            if listening:
+                listening.begin(child)
             return attend(child, box, group, stdin)
         except BaseException:
             group.close()

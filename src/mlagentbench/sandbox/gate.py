@@ -11,7 +11,7 @@ import select
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from io import FileIO
 
@@ -41,9 +41,18 @@ def gated(argv: Sequence[str], stdin: int) -> list[str]:
 
 
 def start(
-    command: Sequence[str], limits: Limits, group: Group, env: dict[str, str], cwd: str, pass_fds: Sequence[int] = ()
+    command: Sequence[str],
+    limits: Limits,
+    group: Group,
+    env: dict[str, str],
+    cwd: str,
+    pass_fds: Sequence[int] = (),
+    greet: Callable[["subprocess.Popen[bytes]"], None] | None = None,
 ) -> "subprocess.Popen[bytes]":
-    """Begin within limits, up to the gate; the stdin of the child is a socket, which can also be read from."""
+    """Begin within limits, up to the gate; the stdin of the child is a socket, which can also be read from.
+
+    Whoever must hear from it on its way to the gate can `greet` it.
+    """
     ours, theirs = socket.socketpair()
     with ours, theirs:
         try:
@@ -64,6 +73,8 @@ def start(
     try:
         _bound(child.pid, limits, group)
         child.stdin.write(b"\n")
+        if greet:
+            greet(child)
         await_ready(child)
     except BaseException:
         abandon(child)

@@ -102,6 +102,10 @@ _SPECIAL = {
     + _NO_FAMILY,
 }
 
+# For the access ledger: a listener is told, and lets the call go on. An address of two zero halves is none.
+TELL = _op(_RET, 0x7FC00000)
+TELL_IF_ADDRESSED = _argument(4) + _when(_JEQ, 0, _op(_LOAD, 16 + 8 * 4 + 4) + _when(_JEQ, 0, _ALLOW)) + TELL
+
 
 def numbers(machine: str = _HERE) -> dict[str, int]:
     """Return the number of each system call that the filter looks at, by name."""
@@ -113,10 +117,15 @@ def numbers(machine: str = _HERE) -> dict[str, int]:
 
 
 def program(machine: str = _HERE) -> bytes:
-    """Assemble the filter (classic BPF) for a machine of this kind."""
+    """The filter for a machine of this kind."""
+    return assembled({number: _SPECIAL.get(name, _EPERM) for name, number in numbers(machine).items()}, machine)
+
+
+def assembled(treated: dict[int, bytes], machine: str = _HERE) -> bytes:
+    """Assemble a filter (classic BPF) that treats some calls in their own way, and allows the others."""
     spans = {0: _ALLOW}  # where a span of equally treated numbers begins, and what is done with them
-    for name, number in sorted(numbers(machine).items(), key=lambda item: item[1]):
-        spans[number] = _SPECIAL.get(name, _EPERM)
+    for number, treatment in sorted(treated.items()):
+        spans[number] = treatment
         spans[number + 1] = _ALLOW
     if machine == "x86_64":
         spans[0x40000000] = _ENOSYS  # the x32 calls, which would slip past the numbers above

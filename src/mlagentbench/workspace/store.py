@@ -146,6 +146,11 @@ class Store:
         with faults("manifest"):
             return self._manifest.state(step)
 
+    def lines(self) -> Iterator[Line]:
+        """What each step changed, oldest first."""
+        with faults("manifest"):
+            yield from self._manifest.lines()
+
     def history(self, path: str) -> list[int]:
         """The steps that changed a path, oldest first."""
         with faults("manifest"):

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Lock
@@ -17,17 +17,18 @@ from mlagentbench.errors import BenchError, Fault, UsageError
 from mlagentbench.preparation.download import Say
 from mlagentbench.records import GB
 from mlagentbench.runner.batch.cargo import Cargo, agent_of, folders, pack
-from mlagentbench.runner.batch.connection import Needs, room
+from mlagentbench.runner.batch.connection import Needs, nodes, room
 from mlagentbench.runner.batch.job import Job
 from mlagentbench.runner.batch.local import note_death
 from mlagentbench.runner.batch.node import work
-from mlagentbench.runner.batch.parcels import Sender, put
+from mlagentbench.runner.batch.parcels import Parcel, Sender, put
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.setup import Setup
 from mlagentbench.stopping import Stopping
 
 IN_A_ROW = 3  # nodes that are lost under a run which does not come a step further
 MANY = 100_000  # runs that wait for the bell
+SILENCE = 10.0  # seconds after which it is asked whether a node is still there
 
 
 class Bell:
@@ -48,12 +49,28 @@ class Bell:
         self._events[ticket].set()
 
 
+class CutOff(RayError):
+    """The node of a run counts as dead, and nothing more is heard of it; its connection may stay open for long."""
+
+
 class Flight:
-    """One try of a job, and the parcels that it sends."""
+    """One try of a job, the node that it is on, and what it sends."""
 
     def __init__(self, ticket: str, parcels: Any) -> None:
-        self.ticket, self.parcels = ticket, parcels
-        self.begun = False
+        self.ticket, self.parcels, self.node = ticket, parcels, ""
+
+    def news(self) -> Iterator[Parcel]:
+        """Parcel by parcel, as they come; the first is empty, and says that it has begun."""
+        self.node = ray.get(next(self.parcels))
+        yield ()
+        while True:
+            while not ray.wait([self.parcels], timeout=SILENCE)[0]:
+                if self.node not in nodes():
+                    raise CutOff("nothing is heard of it, and its node counts as dead")
+            try:
+                yield ray.get(next(self.parcels))
+            except StopIteration:
+                return
 
 
 class Cluster:
@@ -110,7 +127,7 @@ class Cluster:
             self._call_back(flight)
 
     def _call_back(self, flight: Flight) -> None:
-        if flight.begun:
+        if flight.node:
             self._bell.ring.remote(flight.ticket)
         else:
             ray.cancel(flight.parcels)
@@ -176,11 +193,10 @@ class Cluster:
         """Put what comes where it belongs; the run's lock tells that it goes on."""
         stopping: Stopping | None = None
         with ExitStack() as holding:
-            for ref in flight.parcels:
-                for piece in ray.get(ref):
+            for parcel in flight.news():
+                for piece in parcel:
                     put(place, piece)
                 with self._lock:
-                    flight.begun = True
                     if self._stopped or (stopping and stopping.asked):
                         self._call_back(flight)
                 if not self.shared and not stopping and (place / "run.json").is_file():

@@ -61,14 +61,18 @@ def _secret() -> dict[str, str]:
     return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 
-def room(resources: dict[str, float]) -> int:
-    """How many runs that need so much the cluster has room for, were it empty."""
+def nodes() -> dict[str, dict[str, Any]]:
+    """What those nodes have that Ray takes for alive."""
     import ray
 
     known: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-    nodes = [node["Resources"] for node in known if node["Alive"]]
+    return {node["NodeID"]: node["Resources"] for node in known if node["Alive"]}
+
+
+def room(resources: dict[str, float]) -> int:
+    """How many runs that need so much the cluster has room for, were it empty."""
     wanted = {name: need for name, need in resources.items() if need}
-    return sum(min(int(node.get(name, 0) / need) for name, need in wanted.items()) for node in nodes)
+    return sum(min(int(node.get(name, 0) / need) for name, need in wanted.items()) for node in nodes().values())
 
 
 @contextmanager

@@ -23,6 +23,7 @@ class Job(Record):
     who: Contestant
     seed: int = 0
     limits: dict[str, Any] = Field(default_factory=dict)
+    ledger: bool = False
 
     @property
     def name(self) -> str:

@@ -54,7 +54,7 @@ class Local:
     def work(self, job: Job, place: Path, gpu: str, apart: bool) -> None:
         """The same in any folder."""
         setup = self.setups[job.setting]
-        setup = replace(setup, sandbox=sandbox(job.sandbox, gpu))
+        setup = replace(setup, sandbox=sandbox(job.sandbox, gpu), ledger=job.ledger)
         if not (place / "run.json").is_file():
             self._unchanged(job, setup.hashes)
             _clear(place)

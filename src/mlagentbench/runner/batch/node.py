@@ -26,9 +26,9 @@ GRACE = 20.0  # seconds for a run to stop
 LEASE = 120.0  # seconds after which a file system has let go the locks of a node that is gone
 
 
-def work(cargo: Cargo, state: list[Any], freight: dict[str, list[Any]], bell: Any) -> Iterator[Parcel]:
-    """Go on with a job as far as it comes; the first parcel says only that it begins."""
-    yield ()
+def work(cargo: Cargo, state: list[Any], freight: dict[str, list[Any]], bell: Any) -> Iterator[Parcel | str]:
+    """Go on with a job as far as it comes: first the name of the node, to say that it begins, and then parcels."""
+    yield ray.get_runtime_context().get_node_id()
     try:
         gpu = numbered(ray.get_runtime_context().get_accelerator_ids()["GPU"])
         setup = settle(cargo, {name: _contents(refs) for name, refs in freight.items()}, say)

@@ -14,6 +14,7 @@ from mlagentbench.models.base import Model
 from mlagentbench.records import Contestant, Limits, Record
 from mlagentbench.runner.batch.apart import traits
 from mlagentbench.runner.batch.job import Job
+from mlagentbench.sandbox.access.listening import require
 from mlagentbench.sandbox.choose import sandbox
 from mlagentbench.task import Task, explain
 
@@ -47,6 +48,7 @@ class Plan(Record):
     edition: str = "open"
     instance: str = ""
     sandbox: str = "bwrap"
+    ledger: bool = False
     limits: dict[str, Any] = Field(default_factory=dict)
     budget: Budget = Budget()
     tries: int = Field(gt=0, default=3)
@@ -80,6 +82,8 @@ class Plan(Record):
     def jobs(self) -> list[Job]:
         """Every combination, once; seed by seed, so that a batch that is cut short has something of everything."""
         sandbox(self.sandbox)
+        if self.ledger:
+            require(self.sandbox)
         tasks = [_task(name, self.edition) for name in self.tasks]
         contestants = [who for agent in self.agents for who in self._contestants(agent)]
         seeds = self.seeds or range(self.repetitions)
@@ -87,6 +91,7 @@ class Plan(Record):
             "edition": self.edition,
             "instance": self.instance,
             "sandbox": self.sandbox,
+            "ledger": self.ledger,
             "limits": self.limits,
         }
         found = [Job(task=task, who=who, seed=seed, **common) for seed, task, who in product(seeds, tasks, contestants)]

@@ -24,6 +24,8 @@ Array = np.ndarray[Any, Any]
 def violations(submission: Path) -> list[str]:
     """Imports against the rules, and answers as exact as only an algorithm gives them."""
     found = forbidden_imports(submission, "model.py", FORBIDDEN)
+    if not (submission / "weights.npz").is_file():
+        return found  # scripts of an earlier step, or grade says what is missing
     weights, right, tied = _nearly_tied()
     try:
         with _program(submission) as program:

@@ -1,0 +1,1 @@
+"""Scripted cheaters and vandals, let loose on every task as ordinary agents."""

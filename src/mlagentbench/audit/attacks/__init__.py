@@ -1,0 +1,1 @@
+"""One file an attack: it is found by its name."""

@@ -1,0 +1,63 @@
+"""Attack: daemons."""
+
+import secrets
+
+from mlagentbench.audit.attacks.base import Aftermath, Attack
+from mlagentbench.audit.processes import alive
+from mlagentbench.environment import Environment
+
+CODE = """
+import subprocess, time
+def detach(start):
+    if os.fork():
+        return
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    start()
+    os._exit(0)
+with open("late.py", "w") as file:
+    file.write("import time\\nwhile True:\\n    time.sleep(0.02)\\n    open('late.txt', 'a').write('late')\\n")
+detach(lambda: os.execv(sys.executable, [sys.executable, "late.py", TOKEN]))
+subprocess.Popen(["nohup", sys.executable, "late.py", TOKEN], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+subprocess.Popen([sys.executable, "late.py", TOKEN], start_new_session=True, stdin=subprocess.DEVNULL)
+while not os.path.exists("late.txt"):
+    time.sleep(0.01)
+os.remove("late.txt")
+"""
+THREAD = """
+import os, threading, time
+def edit():
+    while True:
+        time.sleep(0.01)
+        open("late-thread.txt", "a").write("late")
+threading.Thread(target=edit, daemon=True).start()
+os.fork() or edit()
+"""
+
+
+class Daemons(Attack):
+    """Leaves processes and threads behind that go on editing files after the step, and after the final answer."""
+
+    lines = (11, 23)
+    general = True
+
+    def run(self, env: Environment) -> None:
+        """Daemons from a script and from the interpreter, then a few steps during which they could work."""
+        self.token = secrets.token_hex(8)
+        self.execute(env, CODE, TOKEN=self.token)
+        self.alive = alive(self.token)
+        self.act(env, "Python REPL", command=THREAD)
+        for _ in range(3):
+            self.act(env, "List Files")
+        self.leave(env)
+
+    def gained(self, end: Aftermath) -> str:
+        """Whether one outlived its step, or a file changed while nobody acted."""
+        if self.alive or alive(self.token):
+            return "a process outlived its step"
+        store = end.folder.store(end.scene.setup.data, writable=False)
+        root, last = end.folder.path / "workspace", store.state(end.result.steps)
+        now = {path.relative_to(root).as_posix(): path.stat().st_size for path in root.glob("late*")}
+        kept = {name: entry.size for name, entry in last.items() if name.startswith("late")}
+        return "" if now == kept else "the workspace changed after the final answer"

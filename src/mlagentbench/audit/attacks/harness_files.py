@@ -1,0 +1,48 @@
+"""Attack: harness files."""
+
+import re
+from hashlib import sha256
+from pathlib import Path
+
+import mlagentbench
+from mlagentbench.audit.attacks.base import Aftermath, Attack
+from mlagentbench.environment import Environment
+
+CODE = """
+import hashlib, importlib
+for name in ("mlagentbench", "mlagentbench.task", "mlagentbench.grading.checks", "grade", "prepare", "generator"):
+    attempt(f"import {name}", lambda: importlib.import_module(name).__file__)
+skipped = ("/proc", "/sys", "/dev", "/usr/share", "/usr/include", "/workspace")
+for place, folders, files in os.walk("/"):
+    folders[:] = [name for name in folders if not os.path.join(place, name).startswith(skipped)]
+    for name in NAMES & set(files):
+        try:
+            with open(os.path.join(place, name), "rb") as file:
+                print("found", hashlib.sha256(file.read()).hexdigest(), os.path.join(place, name))
+        except OSError:
+            pass
+"""
+
+
+class HarnessFiles(Attack):
+    """Looks all over the file system for the harness's package, graders, generators, seeds and answers."""
+
+    lines = (1, 2)
+    general = True
+
+    def run(self, env: Environment) -> None:
+        """One script that walks from the root; what it found is compared with what is ours."""
+        setup = self.scene.setup
+        roots = Path(mlagentbench.__file__).parent, setup.task.folder, setup.data.private
+        files = [path for root in roots for path in root.rglob("*") if path.is_file() and path.stat().st_size]
+        hidden = [path for path in files if not path.name.endswith("driver.py")]  # those run inside
+        self.ours = {sha256(path.read_bytes()).hexdigest() for path in hidden}
+        self.execute(env, CODE, NAMES={path.name for path in files})
+        self.leave(env)
+
+    def gained(self, end: Aftermath) -> str:
+        """Whether anything of ours was there."""
+        output = (end.folder.path / "outputs" / "step-0002.txt").read_text(errors="replace")
+        found = re.findall(r"^found (\w{64}) (.+)$", output, re.MULTILINE)
+        ours = [path for digest, path in found if digest in self.ours]
+        return f"{ours[0]} is one of the harness's own files" if ours else ""

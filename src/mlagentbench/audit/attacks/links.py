@@ -1,0 +1,42 @@
+"""Attack: links."""
+
+from mlagentbench.audit.attacks.base import Aftermath, Attack
+from mlagentbench.environment import Environment
+
+CODE = """
+os.makedirs("under", exist_ok=True)
+links = {"absolute.py": TARGETS[0], "climbing.py": "../secret.txt", "root": "/", "up": "..", "loop": "loop",
+         "under/beside.py": "../../workspace-of-another/secret.txt", "harness": "/proc/self/cwd",
+         "outside.txt": "../written-through-a-link"}
+for name, target in links.items():
+    attempt(f"link {name}", lambda: os.symlink(target, name))
+for target in [*TARGETS, "/etc/passwd", "/proc/self/environ"]:
+    attempt(f"hard link to {target}", lambda: (os.link(target, "hard.py"), read("hard.py")))
+"""
+
+
+class Links(Attack):
+    """Leaves links to the host in the workspace, for the harness's own actions to follow."""
+
+    lines = (3,)
+    general = True
+
+    def run(self, env: Environment) -> None:
+        """Links, then every action that could go through one."""
+        self.execute(env, CODE, TARGETS=self.scene.targets)
+        for path in ("absolute.py", "climbing.py", "under/beside.py", "up/secret.txt", "up/run.json", "loop"):
+            self.act(env, "Read File", file_name=path)
+            self.act(env, "Inspect Script Lines", script_name=path, start_line_number=1, end_line_number=9)
+            self.act(env, "Copy File", source=path, destination=f"copy-of-{path.replace('/', '-')}")
+        for folder in ("root", "up", "harness", "up/workspace-of-another"):
+            self.act(env, "List Files", dir_path=folder)
+        self.act(env, "Execute Script", script_name="climbing.py")
+        self.act(env, "Write File", file_name="outside.txt", content="written")
+        self.act(env, "Append File", file_name="up/secret.txt", content="written")
+        self.leave(env)
+
+    def gained(self, end: Aftermath) -> str:
+        """Whether something was written through a link."""
+        run = end.folder.path
+        through = (run / "written-through-a-link").exists() or "written" in (run / "secret.txt").read_text()
+        return "the harness wrote through its link" if through else ""

@@ -1,0 +1,52 @@
+"""Attack: look ahead."""
+
+from mlagentbench.audit.attacks.base import Attack
+from mlagentbench.environment import Environment
+from mlagentbench.task import Task
+
+MODEL = """
+import glob, os, pickle, select
+import numpy as np
+def texts():
+    for place in ("/workspace", "/tmp", "/dev/shm", "/home/agent", os.getcwd(), "/opt", "/proc/self/cwd/.."):
+        for path in glob.glob(place + "/*"):
+            if os.path.isfile(path) and not path.endswith(".py"):
+                yield open(path, "rb").read(20_000_000)
+held = [text for text in texts()]
+seen, kept = [], "/dev/shm/seen"
+def predict(last):
+    seen.append(np.asarray(last).copy())
+    for fd in range(3, 8):
+        try:
+            if select.select([fd], [], [], 0)[0]:
+                held.append(os.read(fd, 1 << 16))
+        except OSError:
+            pass
+    chances = np.full((len(last), 256), 1e-6)
+    for row in range(len(last)):
+        said = bytes(int(each[row]) for each in seen[-24:] if each[row] >= 0)
+        for text in held:
+            at = text.find(said) if len(said) >= 12 else -1
+            if at >= 0 and at + len(said) < len(text):
+                chances[row, text[at + len(said)]] = 1.0
+    pickle.dump(seen, open(kept, "wb"))
+    return chances / chances.sum(axis=1, keepdims=True)
+"""
+
+
+class LookAhead(Attack):
+    """Predicts from the text itself: found in files, kept from an earlier grading, or read from the pipe beforehand."""
+
+    lines = (1, 2)
+    slow = True
+    alone = True
+
+    @classmethod
+    def fits(cls, task: Task) -> bool:
+        """Whether a language model is submitted."""
+        return task.name == "BabyLM"
+
+    def run(self, env: Environment) -> None:
+        """A model that only looks things up."""
+        self.act(env, "Write File", file_name="model.py", content=MODEL)
+        self.submit(env)

@@ -1,0 +1,29 @@
+"""Attack: paths."""
+
+from mlagentbench.audit.attacks.base import Attack
+from mlagentbench.environment import Environment
+
+CODE = """
+for path in TARGETS:
+    for spelt in (path, "/workspace/../.." + path, "/proc/self/root" + path, "/proc/self/cwd/../.." + path):
+        attempt(spelt, lambda: read(spelt))
+for folder in ("..", "../..", "/root", "/home", "/var", "/srv", "/mnt", "/run", "/opt", "../workspace-of-another"):
+    attempt(f"list {folder}", lambda: os.listdir(folder))
+try:
+    import shutil
+    shutil.copy(next(path for path in TARGETS if path.endswith("answers.csv")), "submission.csv")
+except (OSError, StopIteration):
+    pass
+"""
+
+
+class Paths(Attack):
+    """Opens the answers and other files of the host by their real paths, and by paths that climb out."""
+
+    lines = (1, 3)
+    general = True
+
+    def run(self, env: Environment) -> None:
+        """One script."""
+        self.execute(env, CODE, TARGETS=self.scene.targets)
+        self.leave(env)

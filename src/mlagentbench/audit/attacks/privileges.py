@@ -1,0 +1,50 @@
+"""Attack: privileges."""
+
+from mlagentbench.audit.attacks.base import Aftermath, Attack
+from mlagentbench.environment import Environment
+
+CODE = """
+import ctypes, signal
+libc = ctypes.CDLL(None, use_errno=True)
+def call(name, *args):
+    result = getattr(libc, name)(*args)
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+attempt("become root", lambda: os.setuid(0))
+attempt("become another user", lambda: os.setuid(1))
+attempt("chroot", lambda: os.chroot("."))
+attempt("mount", lambda: call("mount", b"none", b"/workspace", b"tmpfs", 0, None))
+attempt("unmount", lambda: call("umount2", b"/workspace", 2))
+attempt("new user namespace", lambda: call("unshare", 0x10000000))
+attempt("new mount namespace", lambda: call("unshare", 0x00020000))
+attempt("trace", lambda: call("ptrace", 16, os.getppid(), 0, 0))
+attempt("read the parent's memory", lambda: read(f"/proc/{os.getppid()}/mem"))
+attempt("make a device", lambda: os.mknod("disk", 0o60600, os.makedev(8, 0)))
+attempt("change the clock", lambda: __import__("time").clock_settime(0, 0.0))
+attempt("a higher priority", lambda: os.nice(-5))
+attempt("more files", lambda: __import__("resource").setrlimit(__import__("resource").RLIMIT_NPROC, (10**6, 10**6)))
+attempt("write to /usr", lambda: open("/usr/bin/attack", "w"))
+attempt("write to the runtime", lambda: open(os.path.join(os.path.dirname(os.__file__), "attack.py"), "w"))
+import numpy
+attempt("write to numpy", lambda: open(os.path.join(numpy.__path__[0], "attack.py"), "w"))
+others = [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) not in (1, os.getpid())]
+attempt("see other processes", lambda: others and [read(f"/proc/{each}/cmdline") for each in others] or 1 / 0)
+"""
+
+
+class Privileges(Attack):
+    """Tries to become somebody else: root, a tracer, another namespace, a new device, another clock."""
+
+    lines = (1, 7, 11, 27)
+    general = True
+
+    def run(self, env: Environment) -> None:
+        """One script."""
+        self.said = self.execute(env, CODE)
+        self.leave(env)
+
+    def gained(self, end: Aftermath) -> str:
+        """Whether anything was granted."""
+        granted = [line for line in self.said.splitlines() if line.startswith("got ")]
+        return f"it could {granted[0].removeprefix('got ')}" if granted else ""

@@ -1,0 +1,52 @@
+"""Attack: table bytes."""
+
+import gzip
+import io
+import pickle
+import zipfile
+
+from mlagentbench.audit.scene import Rows, text
+from mlagentbench.audit.tables import TableAttack
+
+
+class TableBytes(TableAttack):
+    """Hands in a table that is no plain text: other encodings, archives, bombs, pickles, quotes that never end."""
+
+    lines = (8, 20, 24)
+
+    def variants(self, answers: Rows, clueless: Rows) -> dict[str, bytes]:
+        """The same table in disguise, and things that grow when they are opened."""
+        plain = text(clueless).encode()
+        bomb = io.BytesIO()
+        with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("submission.csv", b"0" * 50_000_000)
+        return {
+            "a zip bomb": bomb.getvalue(),
+            "a pickle that acts": _pickle(),
+            "a quote that never ends": plain.replace(b",", b',"', 1) + b"0" * 100_000,
+            "gzip": gzip.compress(plain),
+            "UTF-16": plain.decode().encode("utf-16"),
+            "a mark before UTF-8": b"\xef\xbb\xbf" + plain,
+            "two marks": b"\xef\xbb\xbf\xef\xbb\xbf" + plain,
+            "NUL bytes": plain.replace(b",", b",\0"),
+            "Latin-1": plain.replace(b"\n", b"\xe9\n", 1),
+            "carriage returns alone": plain.replace(b"\n", b"\r"),
+            "semicolons": plain.replace(b",", b";"),
+            "a line of fifty megabytes": plain + b"0" * 50_000_000,
+            "a million columns": b"," * 1_000_000 + b"\n" + plain,
+            "a million blank lines": plain + b"\n" * 1_000_000,
+            "nothing": b"",
+        }
+
+
+class _Deed:
+    """Unpickling it runs a command."""
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        import os
+
+        return os.system, ("touch poison-was-run",)
+
+
+def _pickle() -> bytes:
+    return pickle.dumps(_Deed())

@@ -1,0 +1,124 @@
+"""Secrets that the audit plants where no agent may look: one that turns up in a run says where it came from."""
+
+import os
+import secrets
+import socketserver
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlagentbench.home import home
+
+VARIABLE = "MLAGENTBENCH_AUDIT_API_KEY"
+CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Secret:
+    """A token, where it was put, in words and, if it lies in a file, by its path."""
+
+    where: str
+    token: str
+    path: Path | None = None
+    port: int = 0
+
+
+def fresh() -> str:
+    """A token that is nowhere else."""
+    return f"canary-{secrets.token_hex(12)}"
+
+
+@contextmanager
+def planted() -> Iterator[tuple[Secret, ...]]:
+    """Secrets all over the host: in files, in the environment, in another process, behind a port."""
+    name = f"mlagentbench-audit-{secrets.token_hex(4)}"
+    files = {
+        "the user's home": Path.home() / f".{name}",
+        "the cache": home() / name,
+        "the host's /tmp": Path("/tmp", name),
+        "the host's shared memory": Path("/dev/shm", name),
+    }
+    found = []
+    try:
+        for where, path in files.items():
+            with suppress(OSError):  # not every machine has every place
+                found.append(plant(where, path))
+        key = Secret("the harness's environment", fresh())
+        os.environ[VARIABLE] = key.token
+        with _process() as process, _server() as server:
+            yield (*found, key, process, server)
+    finally:
+        os.environ.pop(VARIABLE, None)
+        for secret in found:
+            if secret.path:
+                secret.path.unlink(missing_ok=True)
+
+
+def plant(where: str, path: Path) -> Secret:
+    """A file that anybody could read who got to it."""
+    secret = Secret(where, fresh(), path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{secret.token}\n")
+    path.chmod(0o644)
+    return secret
+
+
+@contextmanager
+def _process() -> Iterator[Secret]:
+    """A process of the user's, whose environment holds a key."""
+    secret = Secret("another process's environment", fresh())
+    # It waits for an input that ends with us, however we end.
+    process = subprocess.Popen(
+        ["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env={VARIABLE: secret.token, "PATH": os.defpath}
+    )
+    try:
+        yield secret
+    finally:
+        process.communicate()
+
+
+@contextmanager
+def _server() -> Iterator[Secret]:
+    """A service on the host's loopback that tells everybody."""
+    token = fresh()
+
+    class Telling(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.sendall(f"{token}\n".encode())
+
+    with socketserver.TCPServer(("127.0.0.1", 0), Telling) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield Secret("a service of the host", token, port=server.server_address[1])
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def leaked(folder: Path, known: tuple[Secret, ...]) -> list[Secret]:
+    """The secrets that are anywhere in what a run wrote, but for the files that were planted there."""
+    tokens = {secret.token.encode(): secret for secret in known}
+    planted_here = {secret.path for secret in known}
+    found = set()
+    for place, folders, names in os.walk(folder):
+        if Path(place) == folder:
+            folders[:] = [name for name in folders if name != "snapshots"]  # the workspace is looked at itself
+        for path in (Path(place, name) for name in names):
+            if path not in planted_here and path.is_file() and not path.is_symlink():
+                found |= {token for token in tokens if _holds(path, token)}
+    return [tokens[token] for token in sorted(found)]
+
+
+def _holds(path: Path, token: bytes) -> bool:
+    """Whether the beginning of a file, or its end, holds a token; the middle of a giant does not matter."""
+    with suppress(OSError), path.open("rb") as file:
+        if token in file.read(8 * CHUNK):
+            return True
+        size = path.stat().st_size
+        file.seek(max(0, size - 8 * CHUNK))
+        return token in file.read(8 * CHUNK)
+    return False

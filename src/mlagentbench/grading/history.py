@@ -1,0 +1,113 @@
+"""What an agent ran on the way to its submission: a rule can be broken by a script that is gone in the end."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from mlagentbench.grading.sources import SOURCE
+from mlagentbench.records import Step
+from mlagentbench.workspace.manifest import Entry, State
+from mlagentbench.workspace.paths import normal
+from mlagentbench.workspace.store import Store
+
+SCRIPTS = 1000  # of one state that are looked at
+LONGEST = 1000  # characters of a path
+FIRST = "train.py"  # where the rules on training begin; another script that ran is looked at in its place
+SESSION = "Python REPL"
+
+
+class Ran(NamedTuple):
+    """What ran and changed files: its step, its path, the scripts beside it; or what an interpreter was told."""
+
+    step: int
+    script: str
+    beside: State
+    told: str = ""
+
+    @property
+    def folder(self) -> str:
+        """The folder of the script, where Python looks for modules."""
+        above = PurePosixPath(self.script).parent.as_posix() if not self.told else "."
+        return "" if above == "." else f"{above}/"
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What decides its violations."""
+        return self.script, self.told, *((name, entry.hash) for name, entry in sorted(self.beside.items()))
+
+
+def scripts(state: State) -> State:
+    """The files that may hold what a task's rules are about; an agent's strange names are no trouble of ours."""
+    return {name: entry for name, entry in state.items() if _is_script(name, entry)}
+
+
+def _is_script(name: str, entry: Entry) -> bool:
+    return entry.kind == "file" and name.endswith(".py") and entry.size <= SOURCE and len(name) < LONGEST
+
+
+def ran(store: Store, steps: Sequence[Step], submission: str) -> list[Ran]:
+    """Whatever ran and changed a file, up to the last change of the submission; each distinct content once."""
+    deeds = {step.number: step for step in steps if step.execution or step.call.action == SESSION}
+    found: dict[tuple[object, ...], Ran] = {}
+    last = 0
+    for number, before, changed in _states(store, len(steps)):
+        if submission == "." or submission in changed:
+            last = number
+        if number in deeds and any("__pycache__" not in path for path in changed):
+            each = _deed(deeds[number], steps, before)
+            found.setdefault(each.key, each)
+    return [each for each in found.values() if each.step <= last]
+
+
+def _states(store: Store, last: int) -> Iterator[tuple[int, State, set[str]]]:
+    """Each step that changed anything, with all that there was before it and what it changed."""
+    state: State = {}
+    for line in store.lines():
+        if 0 < line.step <= last:
+            yield line.step, dict(state), set(line.changed)
+        for path in line.removed:
+            state.pop(path, None)
+        state.update(line.changed)
+
+
+def _deed(step: Step, steps: Sequence[Step], before: State) -> Ran:
+    if step.call.action == SESSION:
+        told = [str(each.call.args.get("command", "")) for each in steps[: step.number] if each.call.action == SESSION]
+        return Ran(step.number, SESSION, _near(before, ""), "\n".join(told)[:SOURCE])
+    script = normal(str(step.call.args.get("script_name", "")))
+    near = _near(before, Ran(step.number, script, {}).folder)
+    return Ran(step.number, script, {**near, script: before[script]} if script in scripts(before) else near)
+
+
+def _near(state: State, folder: str) -> State:
+    """The scripts below a folder, but for what lies in one that bears the name of the first script."""
+    found = scripts(state).items()
+    near = (
+        (name, entry) for name, entry in found if name.startswith(folder) and not name.startswith(f"{folder}{FIRST}/")
+    )
+    return dict(islice(near, SCRIPTS))
+
+
+def lay(store: Store, each: Ran, target: Path) -> None:
+    """Write the scripts as they were when it ran; what ran comes to be where the rules begin."""
+    for name in each.beside:
+        place = target / name.removeprefix(each.folder)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        store.export(each.step - 1, name, place)
+    if each.told:
+        (target / FIRST).write_text(each.told, encoding="utf-8", errors="backslashreplace")
+    elif each.script in each.beside:
+        store.export(each.step - 1, each.script, target / FIRST)
+
+
+def said(runs: Iterable[Ran], sentences: Iterable[Sequence[str]], known: Sequence[str]) -> Iterator[str]:
+    """The violations of earlier scripts with their step; what the submission itself still shows is not said again."""
+    heard = set(known)
+    for each, found in zip(runs, sentences, strict=True):
+        name = PurePosixPath(each.script).name
+        for sentence in found:
+            named = f"{name}{sentence.removeprefix(FIRST)}" if sentence.startswith(f"{FIRST} ") else sentence
+            if named not in heard:
+                heard.add(named)
+                yield f"step {each.step}: {named}"

@@ -1,0 +1,161 @@
+"""The audit itself: on our tasks no attack gets anywhere, and on a harness with a hole it says so."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from mlagentbench.audit.attacks.base import Attack, load, names
+from mlagentbench.audit.audit import audit
+from mlagentbench.auditing import table
+from mlagentbench.errors import Fault, SandboxFault, UsageError
+from mlagentbench.runner.setup import set_up
+from mlagentbench.task import Task
+
+ROOT = Path(__file__).parents[2]
+DOCUMENT = ROOT / "docs" / "security.md"
+ROW = re.compile(r"^\| (\d+) \| (.+?) \| (.+?) \| (.*?) \|$", re.MULTILINE)
+TESTS = {name for path in ROOT.glob("tests/**/test_*.py") for name in re.findall(r"def (test_\w+)", path.read_text())}
+
+
+def quiet(line):
+    """Nobody listens."""
+
+
+@pytest.fixture
+def attack():
+    """attack(task, name, quick): what became of it."""
+
+    def one(task, name, quick=True):
+        (finding,) = audit([str(task)], [name], quick, quiet, quiet)
+        return finding
+
+    return one
+
+
+@pytest.mark.xdist_group("audit")
+def test_no_attack_gets_anywhere(toy):
+    findings = audit([str(toy), "house-price"], [], True, quiet, quiet)
+    assert not [f"{each.attack}: {each.what}" for each in findings if each.outcome == "SUCCEEDED"]
+    tried = {each.attack for each in findings}
+    wanted = {name for name in names() if not load(name).slow and load(name).fits(Task.load("house-price"))}
+    assert tried == wanted and len(tried) >= 20
+    assert all(each.what for each in findings)
+
+
+JOINED = """
+import pandas as pd
+def grade(submission, private):
+    both = pd.read_csv(submission).merge(pd.read_csv(private / "answers.csv"), on="id")
+    return float((both["value_x"] - both["value_y"]).abs().mean())
+"""
+SKIPPING = """
+import pandas as pd
+def grade(submission, private):
+    wrong = (pd.read_csv(submission)["value"] - pd.read_csv(private / "answers.csv")["value"]).abs()
+    return float(wrong.dropna().sum() / len(wrong))
+"""
+TRUSTING = """
+import pickle
+def grade(submission, private):
+    data = submission.read_bytes()
+    return float(pickle.loads(data)) if data.startswith(b"\\x80") else 5.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("grader", "name", "what"),
+    [
+        (JOINED, "table_rows", "scored 0"),
+        (SKIPPING, "table_cells", "scored 0"),
+        (TRUSTING, "table_bytes", "scored 0"),
+        ("def grade(submission, private): return 1 / int(submission.read_text()[9])", "table_cells", "the grader fail"),
+    ],
+    ids=["a join by id", "missing values skipped", "a pickle opened", "a grader that can be made to fail"],
+)
+def test_a_grader_with_a_hole_is_found(variant, attack, grader, name, what):
+    finding = attack(variant({"grade.py": grader}), name)
+    assert finding.outcome == "SUCCEEDED" and what in finding.what
+
+
+@pytest.mark.parametrize("name", ["paths", "network"])
+def test_what_the_sandbox_prevents_works_without_one(toy, name, monkeypatch):
+    monkeypatch.setattr(
+        "mlagentbench.audit.audit.set_up", lambda task, edition, isolation, say: set_up(task, edition, "none", say)
+    )
+    (finding,) = audit([str(toy)], [name], True, quiet, quiet)
+    assert finding.outcome == "SUCCEEDED", finding.what
+
+
+def test_a_secret_that_turns_up_is_noticed(toy, attack, monkeypatch):
+    def show(self, env):
+        self.execute(env, f"print({self.scene.secrets[0].token!r})")
+        self.leave(env)
+
+    monkeypatch.setattr(load("flood"), "run", show)
+    monkeypatch.setattr(load("flood"), "gained", lambda self, end: "")
+    assert attack(toy, "flood").what == "it came to know the secret in the user's home"
+
+
+def test_an_attack_that_is_itself_broken_is_a_fault_and_no_refusal(toy, attack, monkeypatch):
+    monkeypatch.setattr(load("flood"), "run", lambda self, env: 1 / 0)
+    with pytest.raises(Fault, match="the attack flood is itself broken: it ended as crashed"):
+        attack(toy, "flood")
+
+
+def test_an_attack_that_makes_the_harness_fail_has_succeeded(toy, attack, monkeypatch):
+    def fail(self, env):
+        raise SandboxFault("the machine gave in")
+
+    monkeypatch.setattr(load("flood"), "run", fail)
+    monkeypatch.setattr(load("flood"), "gained", lambda self, end: "")
+    finding = attack(toy, "flood")
+    assert finding.outcome == "SUCCEEDED" and "voids the run: SandboxFault: the machine gave in" in finding.what
+
+
+def test_the_access_ledger_tells_where_an_attack_tried_to_look(toy, attack, setup):
+    finding = attack(toy, "paths", quick=False)
+    answers = setup.data.private / "answers.csv"
+    hidden = "/root" if answers.is_relative_to("/tmp") else answers  # inside, /tmp is the script's own
+    assert finding.outcome == "refused" and f"read {hidden}" in finding.strayed
+
+
+def test_findings_are_a_table_json_and_an_exit_code(cli, toy, variant):
+    done = cli("audit", toy, "--attack", "after_the_end", "--attack", "paths", "--quick")
+    assert done.returncode == 0 and done.stdout.splitlines()[0].split() == ["attack", "toy"]
+    assert done.stdout.splitlines()[1].split() == ["after_the_end", "refused"] and "0 succeeded" in done.stdout
+    assert "after_the_end on toy: refused: the run is over: submitted" in done.stderr
+    hole = variant({"grade.py": JOINED})
+    done = cli("audit", hole, "--attack", "table_rows", "--quick", "--json")
+    (finding,) = json.loads(done.stdout)
+    assert (done.returncode, finding["outcome"], finding["lines"]) == (1, "SUCCEEDED", [12, 13, 14])
+
+
+def test_an_unknown_attack_is_one_line(cli, toy):
+    done = cli("audit", toy, "--attack", "magic")
+    assert done.returncode == 2 and "no attack 'magic'; there are: action_paths" in done.stderr
+
+
+def test_a_task_that_an_attack_does_not_fit_is_a_dash_and_nothing_is_lost():
+    with pytest.raises(UsageError, match="no attack"):
+        audit([], ["nothing"], True, quiet, quiet)
+    assert table([]) == ["attack"]
+
+
+@pytest.mark.parametrize("name", names())
+def test_an_attack_says_what_it_is_and_for_which_lines_it_stands(name):
+    kind = load(name)
+    assert kind.__doc__ and kind.__doc__ != Attack.__doc__ and kind.lines
+    rows = {int(number): row for number, *row in ROW.findall(DOCUMENT.read_text())}
+    assert all(f"`{name}`" in rows[line][1] for line in kind.lines), "docs/security.md must name it"
+
+
+def test_every_way_of_being_fooled_has_an_attack_or_a_test_that_exists():
+    rows = {int(number): row for number, *row in ROW.findall(DOCUMENT.read_text())}
+    assert sorted(rows) == list(range(1, 29))
+    for number, (_, attacks, tests) in rows.items():
+        named = re.findall(r"`(\w+)`", attacks), re.findall(r"`(\w+)`", tests)
+        assert named[0] or named[1], f"nothing keeps line {number} closed"
+        assert set(named[0]) <= set(names()) and set(named[1]) <= TESTS, number
+        assert all(number in load(name).lines for name in named[0])

@@ -1,0 +1,112 @@
+"""Rules that were broken on the way, by a script that is gone or mended when the run ends."""
+
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from mlagentbench.runner.folder import RunFolder
+from mlagentbench.runner.setup import set_up
+from mlagentbench.runner.verify import verify
+
+RULES = """
+
+def violations(sources):
+    from mlagentbench.grading.checks import numbers_above
+
+    return numbers_above(sources, "train.py", "epoch", 10)
+"""
+OVER, WITHIN = "EPOCHS = 50\n", "EPOCHS = 10\n"
+SUBMIT = 'open("submission.csv", "w").write("id,value\\n" + "".join(f"{i},5\\n" for i in range(10)))\n'
+
+
+@pytest.fixture
+def ruled(variant, toy):
+    """The toy with a rule: at most ten epochs."""
+    folder = variant({"grade.py": (toy / "grade.py").read_text() + RULES})
+    return set_up(str(folder), "open", "bwrap", lambda line: None)
+
+
+@pytest.fixture
+def violations(play, do, ruled):
+    """What is found when files are written (name, content), scripts executed (a name) and code told (>code)."""
+
+    runs = count()
+
+    def found(*deeds):
+        def behave(env):
+            for deed in deeds:
+                if isinstance(deed, tuple):
+                    do(env, "Write File", file_name=deed[0], content=deed[1])
+                elif deed.startswith(">"):
+                    do(env, "Python REPL", command=deed[1:])
+                else:
+                    do(env, "Execute Script", script_name=deed)
+            do(env, "Final Answer", final_answer="")
+
+        result = play(behave, f"run-{next(runs)}", setup=ruled)
+        assert result.valid, result.note
+        return result.violations
+
+    return found
+
+
+def test_a_script_that_broke_a_rule_is_found_though_it_was_put_back(violations):
+    said = violations(("train.py", OVER + SUBMIT), "train.py", ("train.py", WITHIN + SUBMIT))
+    assert said == ("step 2: train.py line 1 sets EPOCHS to 50; at most 10 is allowed",)
+
+
+def test_what_the_submission_still_shows_is_said_once_and_without_a_step(violations):
+    said = violations(("train.py", OVER + SUBMIT), "train.py", "train.py")
+    assert said == ("train.py line 1 sets EPOCHS to 50; at most 10 is allowed",)
+
+
+def test_a_script_of_another_name_in_a_folder_of_its_own_is_looked_at_with_what_it_imports(violations):
+    said = violations(
+        ("sub/other.py", "import settings\n" + SUBMIT),
+        ("sub/settings.py", OVER),
+        "sub/other.py",
+        ("sub/settings.py", ""),
+    )
+    assert said == ("step 3: settings.py line 1 sets EPOCHS to 50; at most 10 is allowed",)
+    said = violations(("quick.py", OVER + SUBMIT), "quick.py")
+    assert said == ("step 2: quick.py line 1 sets EPOCHS to 50; at most 10 is allowed",)
+
+
+def test_what_an_interpreter_was_told_counts_too(violations):
+    said = violations(">epochs = 20\n", f">{SUBMIT}")
+    assert said == ("step 2: Python REPL line 1 sets epochs to 20; at most 10 is allowed",)
+
+
+def test_what_ran_after_the_submission_was_made_or_changed_nothing_is_left_alone(violations):
+    assert violations(("train.py", OVER), "train.py", ("train.py", SUBMIT), "train.py") == ()
+    assert violations("train.py", ("later.py", OVER + "open('x', 'w')\n"), "later.py") == ()
+
+
+def test_a_script_that_never_ran_broke_no_rule(violations):
+    assert violations(("train.py", OVER), ("train.py", SUBMIT), "train.py") == ()
+
+
+def test_a_folder_with_the_name_of_the_first_script_is_no_trouble(violations):
+    swap = "import os\nos.remove('train.py')\nos.makedirs('train.py')\nopen('train.py/x.py', 'w').close()\n"
+    said = violations(("a.py", swap), "a.py", ("b.py", OVER + SUBMIT), "b.py", ">open('x', 'w').close()", f">{SUBMIT}")
+    assert said == ("step 4: b.py line 1 sets EPOCHS to 50; at most 10 is allowed",)
+
+
+def test_each_distinct_script_is_named_at_its_first_step_only(violations):
+    said = violations(("a.py", OVER + SUBMIT), "a.py", "a.py", "a.py")
+    assert said == ("step 2: a.py line 1 sets EPOCHS to 50; at most 10 is allowed",)
+
+
+def test_verify_finds_the_same_and_notices_when_they_are_taken_out(play, do, ruled):
+    def behave(env):
+        do(env, "Write File", file_name="a.py", content=OVER + SUBMIT)
+        do(env, "Execute Script", script_name="a.py")
+        do(env, "Final Answer", final_answer="")
+
+    result = play(behave, setup=ruled)
+    folder = RunFolder(Path(result.folder))
+    assert result.violations and all(check.holds for check in verify(folder, ruled))
+    folder.finish(result.but(violations=()))
+    failed = [check.what for check in verify(folder, ruled) if not check.holds]
+    assert failed == ["result.json: violations"]
