@@ -9,7 +9,7 @@ from loopback import small_task
 
 from mlagentbench.errors import TaskFault, UsageError
 from mlagentbench.preparation.prepare import Prepared, lookup, prepared
-from mlagentbench.preparation.twin import twin
+from mlagentbench.preparation.twin import Draw, twin
 from mlagentbench.task import Task
 
 TABLES = """
@@ -80,6 +80,21 @@ def test_the_answers_are_those_of_the_renamed_rows(both: tuple[Prepared, Prepare
     assert new["price"].is_monotonic_increasing and old["price"].is_monotonic_increasing
 
 
+def test_a_table_below_another_folder_has_the_same_names(both: tuple[Prepared, Prepared]) -> None:
+    smallest = pd.read_csv(both[1].public / "train.csv", dtype=str).sort_values("area", key=pd.to_numeric)["id"].iloc[0]
+    assert (both[1].public / "notes" / "more.csv").read_text() == f"id\n{smallest}\n"
+
+
+@pytest.mark.parametrize(
+    ("cell", "factor", "becomes"), [("10", 1.5, "15"), ("0.10", 1.5, "0.15"), ("2e-05", 1.5, "0.00003")]
+)
+def test_a_number_keeps_its_decimals_however_it_is_written(task: Task, cell: str, factor: float, becomes: str) -> None:
+    assert task.config.twin
+    draw = Draw(task.config.twin, [], 1)
+    draw.factors["area"] = factor
+    assert draw.cell("area", cell) == becomes
+
+
 def test_the_order_of_rows_is_another(both: tuple[Prepared, Prepared]) -> None:
     old, new = (pd.read_csv(data.public / "train.csv")["area"] for data in both)
     assert list(old) == sorted(old) and list(new) != sorted(new)
@@ -103,7 +118,7 @@ def test_a_twin_is_found_by_its_name_and_only_its_private_folder_knows_the_seed(
     assert again.hash != other.hash
 
 
-def test_a_task_without_tables_has_no_twin_and_a_mistyped_column_is_named(
+def test_a_task_without_tables_has_no_twin_and_a_wrong_column_is_named(
     tmp_path: Path, task: Task, said: list[str]
 ) -> None:
     with pytest.raises(UsageError, match="task plain has no twin"):
@@ -111,5 +126,10 @@ def test_a_task_without_tables_has_no_twin_and_a_mistyped_column_is_named(
     toml = task.folder / "task.toml"
     toml.write_text(toml.read_text().replace('"built"', '"bulit"'))
     with pytest.raises(TaskFault, match=r"names the column bulit in \[twin\], which no table has"):
+        twin(Task(task.folder), "open", said.append)
+    toml.write_text(toml.read_text().replace('"bulit"', '"place"').replace('words = ["place"]', ""))
+    with pytest.raises(
+        TaskFault, match="no twin can be made of its tables: could not convert string to float: 'Red Hill'"
+    ):
         twin(Task(task.folder), "open", said.append)
     assert not list((prepared(task, "open", said.append).folder.parent).glob("open-twin-*/data.json"))

@@ -4,6 +4,7 @@ import csv
 import secrets
 import shutil
 from collections.abc import Iterator
+from decimal import Decimal
 from hashlib import sha256
 from pathlib import Path
 
@@ -24,7 +25,9 @@ YEARS = (20, 60)  # by how many years at least and at most a calendar is put for
 def twin(task: Task, edition: str, say: Say) -> Prepared:
     """A new twin of the task's default instance, drawn by a seed that only its private folder knows."""
     if task.config.twin is None:
-        raise UsageError(f"task {task.name} has no twin: its data is no table; try: mlagentbench prepare --fresh")
+        raise UsageError(
+            f"task {task.name} has no twin: its data is no table; try: mlagentbench prepare {task.name} --fresh"
+        )
     rules, origin, seed = task.config.twin, prepared(task, edition, say), secrets.randbits(63)
     key = blake3(f"{origin.hash} {seed} {rules.model_dump_json()}".encode()).hexdigest()[:16]
     target = origin.folder.with_name(f"{edition}-twin-{key}")
@@ -37,13 +40,16 @@ def relabel(task: Task, rules: Twin, origin: Prepared, seed: int, folder: Path) 
     """Write the twin of prepared data to `folder`."""
     for room in ("public", "private"):
         shutil.copytree(origin.folder / room, folder / room, copy_function=shutil.copyfile)
-    tables = {path: Table(path) for room in ("public", "private") for path in sorted((folder / room).glob("*.csv"))}
-    columns = {column for table in tables.values() for column in table.head}
-    if missing := sorted(set(rules.columns) - columns):
-        raise TaskFault(f"task {task.name}: task.toml names the column {missing[0]} in [twin], which no table has")
-    draw = Draw(rules, list(tables.values()), seed)
-    for table in tables.values():
-        table.rewrite(draw)
+    try:
+        tables = [Table(path) for path in sorted(folder.rglob("*.csv"))]
+        columns = {column for table in tables for column in table.head}
+        if missing := sorted(set(rules.columns) - columns):
+            raise TaskFault(f"task {task.name}: task.toml names the column {missing[0]} in [twin], which no table has")
+        draw = Draw(rules, tables, seed)
+        for table in tables:
+            table.rewrite(draw)
+    except (csv.Error, ValueError) as error:  # rows of different lengths, or a word where a number should be
+        raise TaskFault(f"task {task.name}: no twin can be made of its tables: {error}") from error
     finish(task, folder, {"twin": seed})
 
 
@@ -93,8 +99,8 @@ class Draw:
         if column in self.rules.words:
             return " ".join(self.words[word] for word in cell.split())
         if column in self.factors:
-            return _written(float(cell) * self.factors[column], cell)
-        return _written(float(cell) + self.years, cell) if column in self.rules.years else cell
+            return _written(cell, self.factors[column], 0)
+        return _written(cell, 1, self.years) if column in self.rules.years else cell
 
     def number(self, what: str) -> int:
         """A number for a purpose."""
@@ -116,9 +122,10 @@ class Draw:
         return LEAST + (MOST - LEAST) * (self.number(f"unit {place}") % 10_007) / 10_006
 
 
-def _written(value: float, like: str) -> str:
-    """With as many decimals as there were: more of them would tell the factor."""
-    return f"{value:.{len(like.partition('.')[2])}f}"
+def _written(cell: str, factor: float, shift: int) -> str:
+    """Another number with as many decimals: more of them would tell the factor."""
+    value = float(cell) * factor + shift
+    return f"{value:.{max(0, -int(Decimal(cell).as_tuple().exponent))}f}"
 
 
 def _pronounced(number: int) -> str:

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 from blake3 import blake3
 
-from mlagentbench.records import Baseline, Better, Record
+from mlagentbench.records import Baseline, Better, Kind, Record
 from mlagentbench.reports.runs import Run
+from mlagentbench.words import measuring
 
 DIGITS = 8  # of a hash, for people
 
@@ -46,6 +47,7 @@ class Setting(Record):
     baseline: Baseline | None
     grader: str
     data: str
+    kind: Kind | None  # of the data
     task_hashes: tuple[str, ...]
     runtimes: tuple[str, ...]
     versions: tuple[str, ...]
@@ -94,6 +96,7 @@ def _setting(label: str, runs: list[Run]) -> Setting:
         baseline=spec.baseline,
         grader=spec.hashes.grader,
         data=spec.hashes.data,
+        kind=spec.kind,
         task_hashes=_distinct(each.spec.hashes.task for each in runs),
         runtimes=_distinct(each.spec.hashes.runtime for each in runs),
         versions=_distinct(each.spec.version for each in runs),
@@ -134,7 +137,6 @@ def warnings(found: Sequence[Setting]) -> list[str]:
         if len(setting.task_hashes) > 1:
             told += [f"{setting.label}: its description or starter changed between runs"]
         if setting.baseline is None:
-            told += [
-                f"{setting.label}: no baseline is known, so nothing is judged: mlagentbench baseline {setting.task}"
-            ]
+            how = measuring(setting.task, setting.edition, setting.data, setting.kind)
+            told += [f"{setting.label}: no baseline is known, so nothing is judged: {how}"]
     return told
