@@ -2,16 +2,24 @@
 
 import csv
 import io
-from collections.abc import Callable
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page
 from runs_made import HASHES, make
 
+from mlagentbench.home import home
+from mlagentbench.records import Result
 from mlagentbench.reports.contamination import differences
-from mlagentbench.reports.runs import Run
+from mlagentbench.reports.runs import Run, read
 from mlagentbench.reports.site.write import write
+from mlagentbench.runner.setup import set_up
+from mlagentbench.runner.start import start
 
 Many = Callable[..., list[Run]]
 
@@ -90,3 +98,35 @@ def test_the_report_has_a_section_where_there_is_something_to_show(
     assert cells[:5] == ["parrot", "toy (open)", "twin", "+87.5%", "+14.2%"] and "public goes better" in cells[5]
     (row,) = csv.DictReader(io.StringIO((tmp_path / "site" / "tables" / "contamination.csv").read_text()))
     assert row["who"] == "parrot" and float(row["difference"]) == pytest.approx(0.7325)
+
+
+@pytest.fixture
+def instances(toy: Path, variant: Callable[..., Path], cli: Callable[..., Any]) -> Iterator[tuple[Path, list[str]]]:
+    """The toy as a task that has twins; its public data and a twin, which goes with the test."""
+    rules = '[twin]\nids = ["id"]\nunits = [["value"]]\n'
+    task = variant({"task.toml": (toy / "task.toml").read_text() + rules})
+    made = [json.loads(cli("prepare", task, *how, "--json").stdout)[0]["instance"] for how in ((), ("--twin",))]
+    yield task, made
+    shutil.rmtree(home() / "data" / "toy" / made[1])
+    (home() / "data" / "toy" / f"{made[1]}.lock").unlink()
+    for path in (home() / "baselines").glob(f"toy-{made[1]}-*"):
+        path.unlink()
+
+
+def test_who_answers_from_memory_is_told_from_who_does_not(
+    instances: tuple[Path, list[str]], cli: Callable[..., Any], tmp_path: Path
+) -> None:
+    task, (public, twin) = instances
+
+    def attempt(agent: str, instance: str, name: str) -> Result:
+        setup = set_up(str(task), "open", "bwrap", lambda line: None, instance)
+        return start(setup, agent, tmp_path / name)
+
+    unjudged = attempt("baseline", twin, "early")
+    assert cli(*unjudged.note.partition(" mlagentbench ")[2].split(), "-n", 2).returncode == 0
+    for instance, agent in product((public, twin), ("reference", "baseline")):
+        attempt(agent, instance, f"{agent}-{instance}")
+    starter, memory = differences(read([tmp_path]))
+    assert (memory.who, memory.kind, memory.public) == ("reference", "twin", 1.0)
+    assert memory.other < 1.0 and memory.difference > 0  # it has learned by heart that the answer to each id is the id
+    assert (starter.public, starter.other, starter.other_runs) == (0.0, 0.0, 1)  # the early one was never judged
