@@ -115,6 +115,10 @@ def test_an_entrant_that_lacks_tasks_is_named(made: Made) -> None:
         ({"edition": "paper"}, "toy (paper)"),
         ({"hashes": HASHES.but(grader="b" * 64)}, "toy (grader bbbbbbbb)"),
         ({"hashes": HASHES.but(data="b" * 64)}, "toy (data bbbbbbbb)"),
+        (
+            {"hashes": HASHES.but(data="b" * 64), "kind": "twin", "baseline": BASELINE.but(mean=11.0)},
+            "toy (twin bbbbbbbb)",
+        ),
         ({"baseline": None}, "toy (baseline none)"),
     ],
 )
