@@ -1,4 +1,4 @@
-"""Public data held against data that nobody has seen."""
+"""Public data held against data drawn by a hidden seed."""
 
 import csv
 import io

@@ -3,8 +3,9 @@
 import csv
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -59,19 +60,22 @@ class Table:
     def __init__(self, path: Path) -> None:
         self.path = path
         with path.open(encoding="utf-8", newline="") as file:
-            self.head, *self.rows = csv.reader(file)
+            self.head, *rows = csv.reader(file)
+        self.columns = list(zip(*rows, strict=True)) if rows else [() for _ in self.head]
 
     def cells(self, columns: tuple[str, ...]) -> Iterator[str]:
         """What stands in some columns."""
-        places = [place for place, name in enumerate(self.head) if name in columns]
-        return (row[place] for row in self.rows for place in places if row[place] not in ABSENT)
+        named = zip(self.head, self.columns, strict=True)
+        return (cell for name, cells in named if name in columns for cell in cells if cell not in ABSENT)
 
     def rewrite(self, draw: "Draw") -> None:
         """Write the file anew: cells relabelled, rows in another order, those of one id together as they were."""
-        rows = [[draw.cell(name, cell) for name, cell in zip(self.head, row, strict=True)] for row in self.rows]
+        named = zip(self.head, self.columns, strict=True)
+        rows = list(zip(*(draw.column(name, cells) for name, cells in named), strict=True))
         by = next((place for place, name in enumerate(self.head) if name in draw.rules.ids), None)
         if by is not None:
-            rows.sort(key=lambda row: draw.number(f"row {row[by].partition('_')[0]}"))
+            order = cache(lambda name: draw.number(f"row {name}"))
+            rows.sort(key=lambda row: order(row[by].partition("_")[0]))
         with self.path.open("w", encoding="utf-8", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows([self.head, *rows])
 
@@ -89,10 +93,14 @@ class Draw:
         self.factors = {column: self._factor(place) for place, unit in enumerate(rules.units) for column in unit}
         self.years = YEARS[0] + self.number("years") % (YEARS[1] - YEARS[0] + 1)
 
-    def cell(self, column: str, cell: str) -> str:
-        """What a cell of a column becomes."""
-        if cell in ABSENT:
-            return cell
+    def column(self, name: str, cells: Iterable[str]) -> Iterable[str]:
+        """What the cells of a column become."""
+        if name not in self.rules.columns:
+            return cells
+        become = cache(partial(self._become, name))
+        return [cell if cell in ABSENT else become(cell) for cell in cells]
+
+    def _become(self, column: str, cell: str) -> str:
         if column in self.rules.ids:
             name, line, rest = cell.partition("_")
             return self.ids[name] + line + rest
@@ -100,7 +108,7 @@ class Draw:
             return " ".join(self.words[word] for word in cell.split())
         if column in self.factors:
             return _written(cell, self.factors[column], 0)
-        return _written(cell, 1, self.years) if column in self.rules.years else cell
+        return _written(cell, 1, self.years)
 
     def number(self, what: str) -> int:
         """A number for a purpose."""

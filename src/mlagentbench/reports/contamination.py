@@ -10,7 +10,7 @@ from mlagentbench.reports.runs import Run
 
 
 class Gap(Record):
-    """Mean improvement of one contestant on public data and on data nobody has seen, and the first minus the second.
+    """Mean improvement of one contestant on public data and on data of a hidden seed, and the first minus the second.
 
     An invalid submission counts as no improvement. Without a task it is the mean over all tasks that have both.
     """

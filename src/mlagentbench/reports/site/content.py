@@ -110,7 +110,7 @@ def _cells(summary: Summary) -> Table:
 
 
 def _gaps(gaps: Sequence[Gap]) -> Table:
-    title = "Improvement on public data and on data nobody has seen; an empty task is the mean over tasks"
+    title = "Improvement on public data and on data drawn by a hidden seed; an empty task is the mean over tasks"
     return Table("contamination", title, [gap.model_dump(mode="json") for gap in gaps])
 
 
