@@ -201,6 +201,13 @@ def test_a_vulnerable_package_fails_the_audit_which_looks_up_all_that_are_locked
     assert set(asked) == set(held)
 
 
+def test_every_test_that_a_page_names_exists() -> None:
+    files = [path.read_text() for path in ROOT.glob("tests/**/test_*.py")]
+    known = {name for text in files for name in re.findall(r"def (test_\w+)", text)}
+    named = {name for page in ROOT.glob("docs/*.md") for name in re.findall(r"`(test_\w+)`", page.read_text())}
+    assert named - known == set() and len(named) > 50
+
+
 HOOK = """
 import sys
 LOUD = {"socket.connect", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo", "socket.gethostbyname"}
