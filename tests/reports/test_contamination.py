@@ -98,6 +98,11 @@ def test_the_report_has_a_section_where_there_is_something_to_show(
     assert cells[:5] == ["parrot", "toy (open)", "twin", "+87.5%", "+14.2%"] and "public goes better" in cells[5]
     (row,) = csv.DictReader(io.StringIO((tmp_path / "site" / "tables" / "contamination.csv").read_text()))
     assert row["who"] == "parrot" and float(row["difference"]) == pytest.approx(0.7325)
+    listed = csv.DictReader(io.StringIO((tmp_path / "site" / "tables" / "runs.csv").read_text()))
+    assert {(each["data"], each["task"].partition(" ")[2]) for each in listed} == {
+        ("public", "(public public00)"),
+        ("twin", "(twin twin0000)"),
+    }
 
 
 @pytest.fixture
