@@ -1,15 +1,24 @@
 # Two commands set up everything by themselves and are safe to repeat: make run, make test.
 
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+# Only files whose hashes are in requirements/; no source archives, which would bring tools of their own to build them.
+LOCKED := install -q --require-hashes --no-deps --only-binary :all:
+TIDY := 2>&1 | { grep -v '^WARNING: Location' || true; }
+LOCK := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
+  --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
+AUDIT := $(BIN)/pip-audit --strict --progress-spinner off --disable-pip $(SERVICE)
+LISTS := src/mlagentbench/runtimes
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format prepare prove audit bench gallery bubblewrap chromium clean
+.PHONY: help run test check format prepare prove audit bench gallery lock audit-packages bubblewrap chromium clean
 
 help:  ## show this
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
 
 run: .venv/installed bubblewrap  ## set up, let the tuner work on house-price, print the verdict
 	@$(BIN)/mlagentbench run house-price --agent tuner --steps 24
@@ -65,15 +74,29 @@ chromium:
 	@echo "make: making the virtual environment .venv"
 	@$(PYTHON) -m venv .venv
 
-.venv/installed: .venv/bin/python pyproject.toml
+.venv/installed: .venv/bin/python pyproject.toml requirements/run.txt
 	@echo "make: installing mlagentbench into .venv"
-	@$(PIP) install -q -e . 2>&1 | { grep -v '^WARNING: Location' || true; }
+	@$(PIP) $(LOCKED) -r requirements/run.txt $(TIDY)
+	@$(PIP) install -q --no-deps --no-build-isolation -e . $(TIDY)
 	@$(BIN)/mlagentbench --help >/dev/null && touch $@
 
-.venv/installed-dev: .venv/installed
+.venv/installed-dev: .venv/installed requirements/dev.txt
 	@echo "make: installing the tools for development"
-	@$(PIP) install -q -e '.[dev]' 2>&1 | { grep -v '^WARNING: Location' || true; }
+	@$(PIP) $(LOCKED) -r requirements/dev.txt $(TIDY)
 	@$(BIN)/python -c 'import pytest, mypy' && touch $@
+
+.venv/bin/uv:  # whatever pyproject.toml says by now
+	@$(MAKE) .venv/installed-dev
+
+lock: .venv/bin/uv  ## write the hashes of all packages; UPGRADE=--upgrade takes the newest ones
+	@$(LOCK) $(UPGRADE) pyproject.toml --group build --extra dev -o requirements/dev.txt
+	@$(LOCK) pyproject.toml --group build -c requirements/dev.txt -o requirements/run.txt
+	@for list in $(LISTS)/*.txt; do \
+	  $(LOCK) --no-deps --no-emit-package torch $$list -o $(LISTS)/locked/$$(basename $$list) || exit 1; done
+
+audit-packages: .venv/installed-dev  ## look all locked packages up among known vulnerabilities; needs the network
+	@$(AUDIT) --require-hashes -r requirements/dev.txt
+	@$(AUDIT) --no-deps $(patsubst %,-r %,$(wildcard $(LISTS)/*.txt))  # it passes over what a list includes
 
 clean:  ## remove the virtual environment
 	rm -rf .venv

@@ -83,20 +83,25 @@ def prepare(
     tasks: Annotated[list[str] | None, typer.Argument(metavar="TASK...", help="Tasks; all of them by default.")] = None,
     edition: EditionName = "open",
     fresh: Annotated[bool, typer.Option("--fresh", help="Draw a new instance with a new hidden seed.")] = False,
+    twin: Annotated[bool, typer.Option("--twin", help="Relabel the data by a hidden seed; for tables only.")] = False,
     data_only: Annotated[bool, typer.Option("--data-only", help="Leave runtimes to the first run.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Download and split the data of tasks, and build their runtimes. Safe to repeat."""
     from mlagentbench.preparation.prepare import prepared
+    from mlagentbench.preparation.twin import twin as relabelled
     from mlagentbench.runtimes.base import ensure
     from mlagentbench.task import Task
     from mlagentbench.words import say
 
+    if fresh and twin:
+        raise UsageError("--fresh draws other rows and --twin relabels the same ones: choose one")
     done = []
-    for task in [Task.load(name) for name in tasks or Task.names()]:
+    chosen = [Task.load(name) for name in tasks or Task.names()]
+    for task in chosen if tasks or not twin else [task for task in chosen if task.config.twin]:
         if not data_only:
             ensure(task.config.runtime, say)
-        data = prepared(task, edition, say, fresh=fresh)
+        data = relabelled(task, edition, say) if twin else prepared(task, edition, say, fresh=fresh)
         done.append({"task": task.name, "edition": edition, "instance": data.instance, "hash": data.hash})
         if not as_json:
             print(f"{task.name} ({edition}) is ready: instance {data.instance}")

@@ -32,7 +32,7 @@ def batch(
     seeds: Annotated[list[int] | None, typer.Option("--seed", min=0, help="A seed; may be repeated.")] = None,
     edition: Annotated[str | None, typer.Option("--edition", help="open (the default) or paper.")] = None,
     isolation: Annotated[str | None, typer.Option("--sandbox", help="bwrap (the default); see run --help.")] = None,
-    instance: Annotated[str | None, typer.Option("--instance", help="Data drawn by prepare --fresh.")] = None,
+    instance: Annotated[str | None, typer.Option("--instance", help="Data drawn by prepare --fresh or --twin.")] = None,
     steps: Annotated[int | None, typer.Option("--steps", help="Most steps of a run.")] = None,
     hours: Annotated[float | None, typer.Option("--hours", help="Most hours of a run.")] = None,
     tokens: Annotated[int | None, typer.Option("--tokens", help="Most tokens of a run.")] = None,

@@ -14,7 +14,7 @@ EditionName = Annotated[str, typer.Option("--edition", help="open: no credential
 Isolation = Annotated[str, typer.Option("--sandbox", help="bwrap, podman[:IMAGE], docker[:IMAGE]; none: unsandboxed.")]
 Gpu = Annotated[str, typer.Option("--gpu", help="GPUs that scripts may use: a number, 0,1 or all; none by default.")]
 WithLedger = Annotated[bool, typer.Option("--ledger", help="Record which files and sockets scripts try.")]
-Instance = Annotated[str, typer.Option("--instance", help="Data drawn by prepare --fresh.")]
+Instance = Annotated[str, typer.Option("--instance", help="Data drawn by prepare --fresh or --twin.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 AgentName = Annotated[str, typer.Option("--agent", help="An agent's name, or a file PATH.py.")]
 AgentOptions = Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE: an option of the agent.")]

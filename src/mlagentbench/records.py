@@ -10,6 +10,7 @@ FORMAT = 1  # of a run folder; readers keep understanding every earlier one
 Ending = Literal["submitted", "steps", "time", "tokens", "money", "stopped", "crashed", "fault"]
 Limit = Literal["time", "memory", "processes", "disk"]
 Better = Literal["higher", "lower"]
+Kind = Literal["public", "fresh", "twin"]  # of data: the same everywhere; drawn anew; the same rows relabelled
 Role = Literal["main", "fast", "edit"]  # of a model: thinks; summarises and reads files; rewrites scripts
 
 
@@ -206,6 +207,7 @@ class RunSpec(Contestant):
     hardware: Hardware
     started: str
     imported: Imported | None = None
+    kind: Kind | None = None  # of the data; older runs do not know
 
 
 class Verdict(Record):

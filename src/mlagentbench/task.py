@@ -35,6 +35,20 @@ class Edition(Record):
     reference: float | None = None
 
 
+class Twin(Record):
+    """What a twin may have otherwise without starter, reference and description noticing; columns of any table."""
+
+    ids: tuple[str, ...] = Field(min_length=1)  # what stands before the first _ changes places with others
+    words: tuple[str, ...] = ()  # every word becomes another, the same in all these columns
+    units: tuple[tuple[str, ...], ...] = ()  # numbers; columns that are measured in one unit stand together
+    years: tuple[str, ...] = ()  # of one calendar
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All that are named."""
+        return (*self.ids, *self.words, *self.years, *(column for unit in self.units for column in unit))
+
+
 class TaskConfig(Record):
     """What task.toml may say; anything else is an error."""
 
@@ -49,6 +63,7 @@ class TaskConfig(Record):
     repeatable: float = Field(ge=0, default=1e-9)
     grading_minutes: float = Field(gt=0, default=10.0)
     limits: Limits = Limits()
+    twin: Twin | None = None
     editions: dict[Literal["open", "paper"], Edition]
 
 

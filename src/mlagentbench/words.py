@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from mlagentbench.records import Call, Result
+from mlagentbench.records import Call, Kind, Result
 
 # What moves a cursor, changes colours or rings a bell: agents and their scripts may print it, terminals must not obey.
 SEQUENCE = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|.)?"
@@ -37,6 +37,13 @@ def command(what: str, folder: str) -> str:
     path = Path(folder)
     near = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
     return f"{'mlagentbench' if at_hand else typed} {what} {near}"
+
+
+def measuring(task: str, edition: str, data: str, kind: Kind | None) -> str:
+    """The command that measures the starter on data of which no baseline is known; the default data needs no name."""
+    named = {"edition": edition if edition != "open" else "", "instance": data if kind != "public" else ""}
+    told = "".join(f" --{option} {value}" for option, value in named.items() if value)
+    return f"mlagentbench baseline {task}{told}"
 
 
 def duration(seconds: float) -> str:

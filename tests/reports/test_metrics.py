@@ -78,11 +78,17 @@ def test_unsandboxed_runs_and_broken_rules_are_marked(made: Made) -> None:
 
 
 def test_without_a_baseline_scores_are_shown_and_nothing_is_judged(made: Made) -> None:
-    found = summarise([made(0.3, baseline=None), made(None, baseline=None)])
+    found = summarise([made(0.3, baseline=None, kind="public"), made(None, baseline=None, kind="public")])
     cell = only(found)
     assert (cell.counted, cell.judged, cell.valid) == (2, 0, 1) and cell.success_rate.value is None
     assert cell.valid_rate.value == 0.5 and cell.score.n == 1 and found.overall[0].improvement.value is None
     assert found.warnings == ("toy: no baseline is known, so nothing is judged: mlagentbench baseline toy",)
+
+
+@pytest.mark.parametrize("kind", ["fresh", "twin", None])
+def test_what_is_measured_is_the_starter_on_the_very_data_of_the_runs(made: Made, kind: str | None) -> None:
+    (warning,) = summarise([made(0.3, baseline=None, kind=kind, edition="paper")]).warnings
+    assert warning.endswith(f": mlagentbench baseline toy --edition paper --instance {HASHES.data}")
 
 
 def test_overall_every_task_has_the_same_weight(made: Made) -> None:
@@ -109,6 +115,10 @@ def test_an_entrant_that_lacks_tasks_is_named(made: Made) -> None:
         ({"edition": "paper"}, "toy (paper)"),
         ({"hashes": HASHES.but(grader="b" * 64)}, "toy (grader bbbbbbbb)"),
         ({"hashes": HASHES.but(data="b" * 64)}, "toy (data bbbbbbbb)"),
+        (
+            {"hashes": HASHES.but(data="b" * 64), "kind": "twin", "baseline": BASELINE.but(mean=11.0)},
+            "toy (twin bbbbbbbb)",
+        ),
         ({"baseline": None}, "toy (baseline none)"),
     ],
 )

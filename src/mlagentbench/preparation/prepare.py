@@ -18,7 +18,7 @@ from mlagentbench.hashing import file_hash, tree_hash
 from mlagentbench.home import build, home
 from mlagentbench.preparation.download import Say
 from mlagentbench.preparation.sources import fetch
-from mlagentbench.records import Record
+from mlagentbench.records import Kind, Record
 from mlagentbench.task import Task
 
 DEFAULT_SEED = 20240721
@@ -53,6 +53,14 @@ class Prepared(Record):
     def instance(self) -> str:
         """The name by which a later run finds this data again."""
         return self.folder.name
+
+    @property
+    def kind(self) -> Kind:
+        """Whether anybody can have seen it before: the default instance is the same everywhere."""
+        seed = json.loads((self.private / "seed.json").read_text())
+        if isinstance(seed, dict):
+            return "twin"
+        return "public" if seed == DEFAULT_SEED else "fresh"
 
     def check(self) -> None:
         """Raise if the data is no longer what was prepared."""
@@ -110,6 +118,12 @@ def make(task: Task, edition: str, seed: int, archives: dict[str, Path], folder:
     for path in sorted(raw.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
     raw.rmdir()
+    finish(task, folder, seed)
+
+
+def finish(task: Task, folder: Path, seed: int | dict[str, int]) -> None:
+    """Keep the seed, and give everything its mode and its stamp."""
+    public, private = folder / "public", folder / "private"
     (private / "seed.json").write_text(json.dumps(seed))  # nowhere else: with it anyone could make the answers
     settle(task, public, 0o755, 0o644)
     settle(task, private, 0o700, 0o600)

@@ -1,13 +1,14 @@
 """What makes runs comparable: edition, grader, data and baseline; a task in two settings is two tasks."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from blake3 import blake3
 
-from mlagentbench.records import Baseline, Better, Record
+from mlagentbench.records import Baseline, Better, Kind, Record
 from mlagentbench.reports.runs import Run
+from mlagentbench.words import measuring
 
 DIGITS = 8  # of a hash, for people
 
@@ -46,6 +47,7 @@ class Setting(Record):
     baseline: Baseline | None
     grader: str
     data: str
+    kind: Kind | None  # of the data
     task_hashes: tuple[str, ...]
     runtimes: tuple[str, ...]
     versions: tuple[str, ...]
@@ -66,12 +68,21 @@ def labels(runs: Sequence[Run]) -> list[str]:
     found: dict[str, list[Key]] = defaultdict(list)
     for key in dict.fromkeys(keys):
         found[key.task].append(key)
-    named = {key: _label(key, differing(among)) for among in found.values() for key in among}
+    kinds = {run.spec.hashes.data: run.spec.kind for run in runs if run.spec.kind}
+    named = {key: _label(key, _telling(among), kinds) for among in found.values() for key in among}
     return [named[key] for key in keys]
 
 
-def _label(key: Key, parts: Sequence[str]) -> str:
-    told = ", ".join(key.short(name) if name == "edition" else f"{name} {key.short(name)}" for name in parts)
+def _telling(keys: Sequence[Key]) -> list[str]:
+    """The parts by which these are told apart; other data has another baseline, which need not be told besides."""
+    parts = differing(keys)
+    fewer = [name for name in parts if name != "baseline"]
+    return fewer if len({tuple(getattr(key, name) for name in fewer) for key in keys}) == len(keys) else parts
+
+
+def _label(key: Key, parts: Sequence[str], kinds: Mapping[str, Kind]) -> str:
+    words = {"edition": "", "data": f"{kinds.get(key.data, 'data')} "}
+    told = ", ".join(f"{words.get(name, f'{name} ')}{key.short(name)}" for name in parts)
     return f"{key.task} ({told})" if told else key.task
 
 
@@ -94,6 +105,7 @@ def _setting(label: str, runs: list[Run]) -> Setting:
         baseline=spec.baseline,
         grader=spec.hashes.grader,
         data=spec.hashes.data,
+        kind=spec.kind,
         task_hashes=_distinct(each.spec.hashes.task for each in runs),
         runtimes=_distinct(each.spec.hashes.runtime for each in runs),
         versions=_distinct(each.spec.version for each in runs),
@@ -134,7 +146,6 @@ def warnings(found: Sequence[Setting]) -> list[str]:
         if len(setting.task_hashes) > 1:
             told += [f"{setting.label}: its description or starter changed between runs"]
         if setting.baseline is None:
-            told += [
-                f"{setting.label}: no baseline is known, so nothing is judged: mlagentbench baseline {setting.task}"
-            ]
+            how = measuring(setting.task, setting.edition, setting.data, setting.kind)
+            told += [f"{setting.label}: no baseline is known, so nothing is judged: {how}"]
     return told

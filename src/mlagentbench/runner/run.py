@@ -22,6 +22,7 @@ from mlagentbench.runner.setup import Setup
 from mlagentbench.sandbox.access.listening import Book
 from mlagentbench.sandbox.choose import unprivileged_user
 from mlagentbench.stopping import Stopping
+from mlagentbench.words import measuring
 from mlagentbench.workspace.files import Workspace
 
 Watcher = Callable[[Environment], None]
@@ -158,7 +159,8 @@ def account(folder: RunFolder, steps: list[Step], ending: Ending, graded: Grade)
         folder=str(folder.path),
     ).but(**folder.claims(len(steps)))
     if spec.baseline is None:
-        return result.but(note=result.note or f"no baseline is known: mlagentbench baseline {spec.task}")
+        how = measuring(spec.task, spec.edition, spec.hashes.data, spec.kind)
+        return result.but(note=result.note or f"no baseline is known: {how}")
     if graded.score is None:
         return result
     return result.but(**judge(graded.score, spec.baseline, spec.better).model_dump())

@@ -57,6 +57,7 @@ class Setup:
             baseline=self.baseline,
             hashes=self.hashes,
             hardware=hardware(),
+            kind=self.data.kind,
             started=datetime.now(UTC).isoformat(timespec="seconds"),
         )
 

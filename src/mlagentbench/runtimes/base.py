@@ -15,6 +15,7 @@ from blake3 import blake3
 
 from mlagentbench.errors import SandboxFault, UsageError
 from mlagentbench.home import build, home
+from mlagentbench.runtimes.locks import PIP, locked
 
 LISTS = Path(__file__).parent
 PINNED = re.compile(r"[\w.-]+(\[[\w,.-]+\])?==[\w.!+-]+")
@@ -104,7 +105,7 @@ def requirements(name: str) -> list[str]:
 
 def ensure(name: str, say: Callable[[str], None]) -> Runtime:
     """The runtime, built if it was not."""
-    return _built(runtime(name), requirements(name), say)
+    return _built(runtime(name), requirements(name), say, LISTS / "locked" / f"{name}.txt")
 
 
 def pinned(wanted: Sequence[str]) -> list[str]:
@@ -120,25 +121,21 @@ def ensure_packages(wanted: Sequence[str], say: Callable[[str], None]) -> Runtim
     return _built(Runtime("agent", blake3(content.encode()).hexdigest()), wanted, say)
 
 
-def _built(wanted: Runtime, packages: Sequence[str], say: Callable[[str], None]) -> Runtime:
+def _built(wanted: Runtime, packages: Sequence[str], say: Callable[[str], None], lock: Path | None = None) -> Runtime:
     wanted.folder.parent.mkdir(exist_ok=True)
-    build(wanted.folder, lambda folder: _install(wanted, packages, folder, say))
+    build(wanted.folder, lambda folder: _install(wanted, packages, lock, folder, say))
     return wanted
 
 
-def _install(wanted: Runtime, listed: Sequence[str], folder: Path, say: Callable[[str], None]) -> None:
+def _install(
+    wanted: Runtime, listed: Sequence[str], lock: Path | None, folder: Path, say: Callable[[str], None]
+) -> None:
     say(f"building the runtime {wanted.name} (once; a minute or two)")
     packages = folder / "lib" / PYTHON / "site-packages"
-    # With dependencies: torch's builds for GPUs pin further packages of their own, which its CPU build has not.
+    told = locked(wanted.name, listed, lock, folder) if lock else listed
     # It dies with us, so that nobody writes any more into a folder that the next builder removes.
-    command = ["setpriv", "--pdeathsig", "KILL", "--", sys.executable, "-m", "pip", "install", "--no-input"]
-    command += [
-        "--disable-pip-version-check",
-        "--no-warn-conflicts",
-        "--target",
-        str(packages),
-        *listed,
-    ]
+    command = ["setpriv", "--pdeathsig", "KILL", "--", *PIP, "install"]
+    command += ["--no-warn-conflicts", "--target", str(packages), *told]
     lines = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, umask=0o022) as pip:
         assert pip.stdout is not None

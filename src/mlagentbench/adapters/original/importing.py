@@ -110,7 +110,7 @@ def _regraded(spec: RunSpec, setup: Setup) -> RunSpec:
     """The score is our grader's, on data of ours, and depends on them."""
     config, known = setup.task.config, baseline_of(setup.task, setup.edition, setup.data)
     spec = spec.but(task=setup.task.origin, edition=setup.edition, hashes=setup.hashes, baseline=known)
-    return spec.but(metric=config.metric, better=config.better)
+    return spec.but(metric=config.metric, better=config.better, kind=setup.data.kind)
 
 
 def _claimed(score: float | None) -> Grade:

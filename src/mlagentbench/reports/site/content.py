@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mlagentbench.reports.contamination import Gap, differences
 from mlagentbench.reports.metrics import Cell, Summary, summarise
 from mlagentbench.reports.runs import Run
 from mlagentbench.reports.site import costs, pictures, runlist, standing
@@ -32,6 +33,7 @@ class Content:
     course: Course
     judged: Marks | None
     standing: Standing | None
+    gaps: Sequence[Gap]
     entries: Sequence[Entry]
     tables: Sequence[Table]
     pictures: Sequence[Picture]
@@ -92,16 +94,24 @@ def content(runs: Sequence[Run], pages: Sequence[str], seen: Sequence[Seen]) -> 
         standing.table(near, above),
         runlist.table(entries),
     ]
-    opinions = marks(runs, entrants)
+    opinions, gaps = marks(runs, entrants), differences(runs)
     tables += [opinions.table()] if opinions else []
     tables += ranked.tables() if ranked else []
     tables += [curves.table()] if curves.graded else []
-    return Content(known, summary, entrants, boards, wrong, spent, curves, opinions, ranked, entries, tables, drawn)
+    tables += [_gaps(gaps)] if gaps else []
+    return Content(
+        known, summary, entrants, boards, wrong, spent, curves, opinions, ranked, gaps, entries, tables, drawn
+    )
 
 
 def _cells(summary: Summary) -> Table:
     rows = [dict(_flat(cell.model_dump(mode="json"))) for cell in (*summary.cells, *summary.overall)]
     return Table("cells", "Every figure of every task and contestant; an empty task is the mean over tasks", rows)
+
+
+def _gaps(gaps: Sequence[Gap]) -> Table:
+    title = "Improvement on public data and on data drawn by a hidden seed; an empty task is the mean over tasks"
+    return Table("contamination", title, [gap.model_dump(mode="json") for gap in gaps])
 
 
 def _settings(summary: Summary) -> Table:

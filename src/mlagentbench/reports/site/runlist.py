@@ -58,6 +58,7 @@ def table(listed: Sequence[Entry]) -> Table:
         head = {"run": entry.run.name, "page": f"runs/{entry.page}.html", "task": entry.task, "who": entry.who}
         about = {
             "edition": spec.edition,
+            "data": spec.kind,
             "seed": spec.seed,
             "verdict": entry.verdict,
             "findings": "; ".join(entry.kinds),

@@ -85,7 +85,7 @@ def _spent(run: Run) -> Iterator[tuple[str, str]]:
 
 def _setting(run: Run) -> Iterator[tuple[str, str]]:
     spec, limits, machine = run.spec, run.spec.limits, run.spec.hardware
-    yield "Task", f"{run.task} ({spec.edition} edition)"
+    yield "Task", f"{run.task} ({spec.edition} edition{f', {spec.kind} data' if spec.kind else ''})"
     yield "Agent", run.who
     yield "Seed", str(spec.seed)
     yield "Started", spec.started

@@ -1,0 +1,96 @@
+"""Whether who did well had seen the data before: public instances held against fresh ones and relabelled twins."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from mlagentbench.records import Kind, Record
+from mlagentbench.reports import statistics
+from mlagentbench.reports.metrics import Numbers
+from mlagentbench.reports.runs import Run
+
+
+class Gap(Record):
+    """Mean improvement of one contestant on public data and on data of a hidden seed, and the first minus the second.
+
+    An invalid submission counts as no improvement. Without a task it is the mean over all tasks that have both.
+    """
+
+    task: str
+    who: str
+    kind: Kind  # of the other data
+    public: float
+    other: float
+    public_runs: int
+    other_runs: int
+    difference: float
+    low: float | None  # of a 95 % interval, drawn over runs and tasks
+    high: float | None
+    chance: float  # that the public one goes better
+
+    @property
+    def suspicious(self) -> bool:
+        """Whether chance does not explain that the public data goes better."""
+        return self.low is not None and self.low > 0
+
+
+Gains = dict[Kind, list[float]]
+
+
+def differences(runs: Sequence[Run]) -> tuple[Gap, ...]:
+    """A gap for each contestant, each kind of other data, and each task that has both; and the mean over tasks."""
+    found: dict[str, dict[str, Gains]] = defaultdict(dict)
+    for (who, task), gains in sorted(_gains(runs).items()):
+        found[who][task] = gains
+    gaps = []
+    for who, tasks in found.items():
+        for kind in ("fresh", "twin"):
+            both = {task: (own["public"], own[kind]) for task, own in tasks.items() if own["public"] and own[kind]}
+            gaps += [_gap(task, who, kind, [pair]) for task, pair in both.items()]
+            if len(both) > 1:
+                gaps.append(_gap("", who, kind, list(both.values())))
+    return tuple(gaps)
+
+
+def _gains(runs: Sequence[Run]) -> dict[tuple[str, str], Gains]:
+    """Improvements by contestant and task, which is another one with another edition or grader."""
+    groups: dict[tuple[str, str, str, str], dict[Kind, list[Run]]] = defaultdict(lambda: defaultdict(list))
+    for run in runs:
+        if run.spec.kind:
+            key = (run.who, run.task, run.spec.edition, run.spec.hashes.grader)
+            groups[key][run.spec.kind].append(run)
+    graders: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for _, task, edition, grader in groups:
+        graders[task, edition].add(grader)
+    found: dict[tuple[str, str], Gains] = {}
+    for (who, task, edition, grader), kinds in groups.items():
+        apart = f", grader {grader[:8]}" if len(graders[task, edition]) > 1 else ""
+        found[who, f"{task} ({edition}{apart})"] = {
+            kind: _improvements(kinds[kind]) for kind in ("public", "fresh", "twin")
+        }
+    return found
+
+
+def _improvements(runs: Sequence[Run]) -> list[float]:
+    return [result.improvement or 0.0 for result in Numbers(runs).judged]
+
+
+def _gap(task: str, who: str, kind: Kind, pairs: Sequence[tuple[list[float], list[float]]]) -> Gap:
+    first, second = [public for public, _ in pairs], [other for _, other in pairs]
+    found = statistics.paired(first, second)
+    return Gap(
+        task=task,
+        who=who,
+        kind=kind,
+        public=_over_tasks(first),
+        other=_over_tasks(second),
+        public_runs=sum(map(len, first)),
+        other_runs=sum(map(len, second)),
+        difference=found.value,
+        low=found.interval.low,
+        high=found.interval.high,
+        chance=found.chance,
+    )
+
+
+def _over_tasks(tasks: Sequence[Sequence[float]]) -> float:
+    return sum(sum(values) / len(values) for values in tasks) / len(tasks)
