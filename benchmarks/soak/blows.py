@@ -81,29 +81,12 @@ def no_files(victim: Victim) -> Iterator[None]:
     pid = victim.process.pid
     before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     used = len(list(Path(f"/proc/{pid}/fd").iterdir()))
-    with _restored(pid, resource.RLIMIT_NOFILE, before):
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, (used + victim.dice.randint(0, 8), before[1]))
-        yield
-
-
-@contextmanager
-def no_memory(victim: Victim) -> Iterator[None]:
-    """The harness gets no more memory, and can begin no thread."""
-    pid = victim.process.pid
-    before = resource.prlimit(pid, resource.RLIMIT_AS)
-    used = int(Path(f"/proc/{pid}/statm").read_text().split()[0]) * resource.getpagesize()
-    with _restored(pid, resource.RLIMIT_AS, before):
-        resource.prlimit(pid, resource.RLIMIT_AS, (used + victim.dice.randint(0, 2**23), before[1]))
-        yield
-
-
-@contextmanager
-def _restored(pid: int, kind: int, before: tuple[int, int]) -> Iterator[None]:
     try:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (used + victim.dice.randint(0, 8), before[1]))
         yield
     finally:
         with suppress(ProcessLookupError):  # it may have died of it
-            resource.prlimit(pid, kind, before)
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
 
 
 @contextmanager
@@ -113,7 +96,7 @@ def no_processes(victim: Victim) -> Iterator[None]:
     assert group
     now = int((group / "pids.current").read_text())
     try:
-        (group / "pids.max").write_text(str(now + victim.dice.randint(0, 3)))
+        (group / "pids.max").write_text(str(max(now + victim.dice.randint(-2, 2), 0)))
         yield
     finally:
         (group / "pids.max").write_text("max")
@@ -122,21 +105,23 @@ def no_processes(victim: Victim) -> Iterator[None]:
 @contextmanager
 def no_disk(victim: Victim) -> Iterator[None]:
     """The disk of the runs is full."""
-    disk = os.statvfs(victim.disk)
-    used = (disk.f_blocks - disk.f_bfree) * disk.f_frsize
+    for more in (victim.dice.choice([0, 4096, 2**18]), 2**20, 2**24):  # it may be written to just now
+        disk = os.statvfs(victim.disk)
+        if _resized(victim.disk, (disk.f_blocks - disk.f_bfree) * disk.f_frsize + max(more, 4096)):
+            break
     try:
-        _mount("remount", f"size={max(used + victim.dice.choice([0, 4096, 2**20]), 4096)}", victim.disk)
         yield
     finally:
-        _mount("remount", f"size={ROOM}", victim.disk)
+        _resized(victim.disk, ROOM)
 
 
-MOMENTS = {"files": no_files, "memory": no_memory, "processes": no_processes, "disk": no_disk}
+MOMENTS = {"files": no_files, "processes": no_processes, "disk": no_disk}
 
 
-def _mount(*words: object) -> None:
-    options = ",".join(map(str, words[:-1]))
-    subprocess.run(["mount", "-o", options, str(words[-1])], check=True, capture_output=True)
+def _resized(disk: Path, size: int | str) -> bool:
+    """Whether a disk in memory could be made this large; it cannot be smaller than what is on it."""
+    command = ["mount", "-o", f"remount,size={size}", str(disk)]
+    return subprocess.run(command, check=False, capture_output=True).returncode == 0
 
 
 @contextmanager
@@ -152,6 +137,10 @@ def disk_of_its_own(place: Path) -> Iterator[None]:
 @contextmanager
 def counted() -> Iterator[Path | None]:
     """A control group in which all processes of a soak are counted, where there can be one."""
+    for old in PIDS.glob("soak-*"):
+        if not Path("/proc", old.name.removeprefix("soak-")).exists():
+            with suppress(OSError):
+                old.rmdir()
     group = PIDS / f"soak-{os.getpid()}"
     try:
         group.mkdir()
@@ -169,5 +158,5 @@ def counted() -> Iterator[Path | None]:
 
 def possible(group: Path | None) -> tuple[str, ...]:
     """The kinds of blows that this user can deal on this machine."""
-    found = ["batch", "stop", "worker", "grader", "sandbox", "files", "memory"]
+    found = ["batch", "stop", "worker", "grader", "sandbox", "files"]
     return (*found, *(["disk"] if os.geteuid() == 0 else []), *(["processes"] if group else []))

@@ -17,12 +17,12 @@ from benchmarks.soak.tally import Tally
 THEMES: tuple[tuple[str, ...], ...] = (  # what may be done in a round, in turn
     (),
     ("batch", "worker", "grader", "sandbox"),
-    ("files", "memory", "processes"),
+    ("files", "processes"),
     ("stop", "batch"),
     ("disk", "disk", "batch"),
     ("worker", "grader", "sandbox"),
 )
-SCARCE = {"files", "memory", "processes", "disk"}  # of which faults and scores cannot be counted out
+SCARCE = {"files", "processes", "disk"}  # of which faults and scores cannot be counted out
 
 
 class Round:

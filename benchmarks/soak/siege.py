@@ -125,7 +125,7 @@ class Siege:
             self.cast.folder / f"{part.name}.txt",
             Random(chance),
         )
-        new = ("run", TOY, "--agent", "act", "--model", self.cast.model_of(part), "--memory", 0.25, "--out", place)
+        new = self.cast.command_of(part, place)
         for left in range(kills + 4, 0, -1):
             begun = (place / "run.json").is_file()
             if not begun:
