@@ -3,7 +3,7 @@
 import os
 import resource
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,9 @@ import pytest
 from mlagentbench.errors import SandboxFault
 from mlagentbench.home import scratch
 from mlagentbench.records import Limits
+from mlagentbench.runner.batch.standing import Follower
 from mlagentbench.runner.setup import Setup
+from mlagentbench.runner.start import start
 from mlagentbench.sandbox.base import Box
 from mlagentbench.sandbox.cgroups import hierarchies
 from mlagentbench.sandbox.choose import unprivileged_user
@@ -25,12 +27,14 @@ def open_files() -> set[str]:
 @contextmanager
 def files_left(count: int) -> Iterator[None]:
     """Only so many more can be opened."""
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    used = max(map(int, open_files())) + 1
-    spare = set(map(str, range(used))) - open_files()
-    held = [os.open(os.devnull, os.O_RDONLY) for _ in spare]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (used + count, before[1]))
+    before, held = resource.getrlimit(resource.RLIMIT_NOFILE), list[int]()
+    most = max(map(int, open_files())) + 1
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, before[1]))
     try:
+        with suppress(OSError):
+            while True:
+                held.append(os.open(os.devnull, os.O_RDONLY))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most + count, before[1]))
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
@@ -67,6 +71,17 @@ def test_a_sandbox_that_cannot_begin_leaves_no_file_open_and_no_control_group(se
             break
         failed, count = failed + 1, count + 1
     assert failed > 3, "it must have failed at several moments"
+
+
+def test_a_result_that_cannot_be_read_just_now_is_not_taken_for_a_damaged_one(setup: Setup, tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    start(setup, "nothing", place)
+    follower = Follower(place)
+    with files_left(0):
+        assert follower.look().state == "queued"
+    assert follower.look().state == "finished"
+    (place / "result.json").write_text("{")
+    assert follower.look().note == "result.json is damaged"
 
 
 def test_a_temporary_folder_that_could_not_be_removed_is_removed_by_the_next(

@@ -56,7 +56,8 @@ class Batch:
             with suppress(Empty):
                 self._settle(*self._ended.get(timeout=TICK))
             if time.monotonic() >= self._next_look:
-                self._look()
+                with suppress(OSError):  # a machine that is out of files may have some at the next look
+                    self._look()
             if self._is_to_leave():
                 break
         self._look()
