@@ -87,6 +87,7 @@ class Round:
             touched=touched,
             repaid=repaid,
             slopes=tuple(self.siege.slopes),
+            descriptors=tuple(self.siege.descriptors),
             peak=self.siege.peak,
         )
 

@@ -37,13 +37,15 @@ class Siege:
         self.landed: Counter[str] = Counter()
         self.cut_off = 0
         self.slopes: list[float] = []
+        self.descriptors: list[float] = []
         self.peak = 0.0
         self.broken: list[str] = []
 
     @property
     def said(self) -> str:
-        """What our processes said."""
-        return self.log.read_text(errors="replace") if self.log.is_file() else ""
+        """What our processes said, the batch last."""
+        logs = sorted(self.cast.folder.glob("*.txt"), key=lambda path: path == self.log)
+        return "\n".join(path.read_text(errors="replace") for path in logs)
 
     def batch(self) -> None:
         """Let it work, strike, and begin it again, until it has come to its end."""
@@ -63,7 +65,7 @@ class Siege:
         """One process of the batch."""
         plan = self.cast.plan(tries)
         process = self.ground.start("batch", plan, "--out", self.out, "--jobs", JOBS, log=self.log)
-        victim, memory = Victim(process, self.disk, self.ground.group, self.dice), list[tuple[int, float]]()
+        victim, weights = Victim(process, self.disk, self.ground.group, self.dice), list[tuple[int, float, int]]()
         come, since, due = (0, 0), time.monotonic(), 0.0
         try:
             while process.poll() is None:
@@ -73,13 +75,13 @@ class Siege:
                 if time.monotonic() - since > STALL:
                     self.broken.append(f"the batch hangs: nothing has happened for {STALL:.0f} s")
                     break
-                memory.append((come[0], _resident(process.pid)))
+                weights.append((come[0], _resident(process.pid), _open_files(process.pid)))
                 due = self._strike(victim, come[0], due)
             return process.returncode or 0
         finally:
             process.kill()
             process.wait()
-            self._weigh(memory)
+            self._weigh(weights)
 
     def _strike(self, victim: Victim, ended: int, due: float) -> float:
         """The next blow, if its time has come; when that is, as far as is known."""
@@ -105,13 +107,14 @@ class Siege:
                     size += os.stat(f"{self.out}/{place}/{name}").st_size  # noqa: PTH116
         return ended, size
 
-    def _weigh(self, memory: list[tuple[int, float]]) -> None:
+    def _weigh(self, weights: list[tuple[int, float, int]]) -> None:
         """How much the process grew, if it saw enough runs."""
-        self.peak = max([self.peak, *(size for _, size in memory)])
-        warm = [point for point in memory if point[0] >= WARM and point[1]]
+        self.peak = max([self.peak, *(size for _, size, _ in weights)])
+        warm = [each for each in weights if each[0] >= WARM and each[1]]
         if self.quiet and warm and warm[-1][0] - warm[0][0] >= 2 * WARM:
-            runs, sizes = zip(*warm, strict=True)
+            runs, sizes, files = zip(*warm, strict=True)
             self.slopes.append(100 * linear_regression(runs, sizes).slope)
+            self.descriptors.append(100 * linear_regression(runs, files).slope)
 
     def singles(self) -> None:
         """Runs with a process each, two at a time."""
@@ -158,3 +161,9 @@ def _resident(pid: int) -> float:
     with suppress(OSError, IndexError):
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096 / 2**20
     return 0.0
+
+
+def _open_files(pid: int) -> int:
+    with suppress(OSError):
+        return len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208
+    return 0

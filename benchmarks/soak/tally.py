@@ -9,7 +9,8 @@ from pydantic import Field
 
 from mlagentbench.records import Record
 
-FLAT = 1.0  # MB that a batch's process may grow by in a hundred runs, on the average of all rounds that show it
+# What a batch's process may grow by in a hundred runs, on the average of the rounds that show it; some are noise.
+FLAT, FILES, ENOUGH = 1.0, 2.0, 3
 
 
 class Tally(Record):
@@ -30,6 +31,7 @@ class Tally(Record):
     touched: int = 0  # scores that differ because the script that made them was hit
     repaid: int = 0  # answers of the model that a kill lost, and that were asked for again
     slopes: tuple[float, ...] = ()  # MB in a hundred runs, of batches that were not killed
+    descriptors: tuple[float, ...] = ()  # the same for its open files
     peak: float = 0.0  # MB of a batch's process
     broken: tuple[str, ...] = ()
 
@@ -47,15 +49,12 @@ class Tally(Record):
         return sum(self.runs.values())
 
     @property
-    def slope(self) -> float | None:
-        """MB by which a batch's process grew in a hundred runs, on the average."""
-        return mean(self.slopes) if self.slopes else None
-
-    @property
     def verdict(self) -> tuple[str, ...]:
         """Every promise that was broken."""
-        steep = self.slope is not None and len(self.slopes) >= 3 and self.slope > FLAT
-        grown = (f"memory: a batch grows by {self.slope:.2f} MB in a hundred runs",) if steep else ()
+        grown: tuple[str, ...] = ()
+        for growth, most, what in ((self.slopes, FLAT, "MB"), (self.descriptors, FILES, "open files")):
+            if len(growth) >= ENOUGH and mean(growth) > most:
+                grown += (f"a batch grows by {mean(growth):.2f} {what} in a hundred runs",)
         return self.broken + grown
 
     def table(self) -> str:
@@ -75,11 +74,15 @@ class Tally(Record):
             *((f"  {name}", f"{number:,}") for name, number in sorted(self.faults.items())),
             ("scores that a hit script changed", f"{self.touched:,}"),
             ("answers lost by kills, asked again", f"{self.repaid:,}"),
-            ("memory of a batch, growth", f"{self.slope:+.2f} MB in 100 runs" if self.slope is not None else "?"),
+            ("a batch grows in 100 runs by", f"{_average(self.slopes)} MB, {_average(self.descriptors)} open files"),
             ("memory of a batch, most", f"{self.peak:.0f} MB"),
             ("promises broken", f"{len(self.verdict)}"),
         ]
         return "\n".join(f"{name:38} {value}" for name, value in lines)
+
+
+def _average(growth: tuple[float, ...]) -> str:
+    return f"{mean(growth):+.2f}" if growth else "?"
 
 
 def read(path: Path, seed: int) -> Tally:

@@ -37,5 +37,5 @@ def test_accounts_add_up_and_growth_breaks_a_promise() -> None:
     other = Tally(rounds=1, seconds=1.0, runs={"plain": 1, "forks": 1}, slopes=(5.0, 5.0), peak=80.0, broken=("x",))
     both = one.plus(other)
     assert (both.seed, both.rounds, both.count, both.runs["plain"], both.peak) == (3, 2, 4, 3, 90.0)
-    assert one.verdict == () and both.verdict == ("x", "memory: a batch grows by 3.37 MB in a hundred runs")
+    assert one.verdict == () and both.verdict == ("x", "a batch grows by 3.37 MB in a hundred runs")
     assert "80 a minute" in both.table()
