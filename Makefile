@@ -15,7 +15,7 @@ LISTS := src/mlagentbench/runtimes
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format prepare prove audit bench gallery lock audit-packages bubblewrap chromium clean
+.PHONY: help run test check format prepare prove audit soak fuzz bench gallery lock audit-packages bubblewrap chromium clean
 
 help:  ## show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -56,6 +56,9 @@ prove: .venv/installed bubblewrap prepare  ## run floor, baseline, tuner and ref
 
 audit: .venv/installed bubblewrap prepare  ## let scripted cheaters loose on every task, print what they gained
 	@$(BIN)/mlagentbench audit
+
+soak: .venv/installed bubblewrap  ## kill, starve and mislead 2,000 runs, check that nothing is lost or left; 40 minutes
+	@$(BIN)/python -m benchmarks.soak
 
 prepare: .venv/installed bubblewrap  ## download and split the data of all tasks, build their runtimes
 	@$(BIN)/mlagentbench prepare

@@ -96,6 +96,12 @@ def test_a_provider_that_fails_is_a_fault_and_the_run_goes_on_when_it_is_back(pl
     )
 
 
+def test_whatever_else_fails_when_a_model_is_asked_is_no_crash_of_the_agent(play: Play, tmp_path: Path) -> None:
+    result = play(chat(2), models={"main": Parrot(["one", RuntimeError("can't start new thread")])})
+    assert result.ending == "fault" and result.note.startswith("Fault: RuntimeError: can't start new thread")
+    assert play(chat(2), models={"main": Parrot(["one", "two"])}).ending == "submitted"
+
+
 def test_too_long_a_prompt_is_the_agents_to_answer_and_is_replayed_as_such(play: Play, tmp_path: Path) -> None:
     def behaviour(env: Environment) -> None:
         try:

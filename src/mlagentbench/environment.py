@@ -10,7 +10,7 @@ from mlagentbench.actions import base as actions
 from mlagentbench.actions.base import REPLY, Action, World
 from mlagentbench.actions.python_repl import NAME as REPL
 from mlagentbench.actions.python_repl import rebuild
-from mlagentbench.errors import ActionError, Fault, RunOver
+from mlagentbench.errors import ActionError, Fault, PromptTooLong, RunOver, UsageError
 from mlagentbench.journal import Journal, printable
 from mlagentbench.records import GB, Call, Ending, Message, Prompt, Reply, Role, RunSpec, Step, Tool
 from mlagentbench.task import Task
@@ -91,9 +91,10 @@ class Environment:
         prompt = prompt.but(max_tokens=max_tokens)
         try:
             reply = self.ledger.ask(prompt, role)
-        except Fault as fault:
-            self.fault = fault
+        except (PromptTooLong, RunOver, UsageError):
             raise
+        except Exception as error:
+            raise self._void(error) from error
         if not self._recorded:
             self._clock += self.ledger.replayed
         self.ledger.replayed = 0.0
@@ -113,12 +114,16 @@ class Environment:
         except RunOver:  # an action asked a model for more than the budget has
             raise
         except Exception as error:
-            self.fault = error if isinstance(error, Fault) else Fault(f"{type(error).__name__}: {told(error)}")
-            raise self.fault from error
+            raise self._void(error) from error
         finally:
             self.current = self.world.output = None
         self.on_step(step)
         return step.observation
+
+    def _void(self, error: Exception) -> Fault:
+        """Whatever fails below us is our fault and not the agent's, even if it catches this."""
+        self.fault = error if isinstance(error, Fault) else Fault(f"{type(error).__name__}: {told(error)}")
+        return self.fault
 
     def _done(self, call: Call, problem: str) -> Step:
         started, number = self.clock, len(self.steps) + 1

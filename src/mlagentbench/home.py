@@ -53,8 +53,7 @@ def scratch() -> Iterator[Path]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        mark.unlink(missing_ok=True)
+        _remove(mark)
         held.close()
 
 
@@ -62,8 +61,15 @@ def _sweep(mark: Path) -> None:
     """Remove a folder that nobody holds: the kernel lets go of what the dead held, whatever machine they were on."""
     with suppress(OSError), mark.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(mark.with_suffix(""), ignore_errors=True)
-        mark.unlink()
+        _remove(mark)
+
+
+def _remove(mark: Path) -> None:
+    """What cannot be removed now, for want of files perhaps, keeps its mark, so that the next one tries again."""
+    folder = mark.with_suffix("")
+    shutil.rmtree(folder, ignore_errors=True)
+    if not folder.exists():
+        mark.unlink(missing_ok=True)
 
 
 def build(target: Path, make: Callable[[Path], None]) -> None:

@@ -292,7 +292,13 @@ def test_mini_swe_agent_from_pypi_works_on_a_task(cli: Any, toy: Path, tmp_path:
     assert (result["success"], result["steps"]) == (True, 5), done.stderr
 
 
-def test_killed_with_the_harness_nothing_is_left_and_resume_finishes(cli: Any, toy: Path, tmp_path: Path) -> None:
+def test_killed_with_the_harness_nothing_is_left_and_resume_finishes(
+    cli: Any, toy: Path, tmp_path: Path, setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "home"  # of its own, in which all that is left is ours
+    cache.mkdir()
+    (cache / "runtimes").symlink_to(setup.runtime.folder.parent)
+    monkeypatch.setenv("MLAGENTBENCH_HOME", str(cache))
     program = tmp_path / "program"
     program.mkdir()
     (program / "main.py").write_text(
@@ -315,3 +321,4 @@ def test_killed_with_the_harness_nothing_is_left_and_resume_finishes(cli: Any, t
     calls.write_text(calls.read_text().replace('"text":"600"', '"text":"0"'))  # nobody wants to wait so long again
     done = cli("resume", out, "--json")
     assert json.loads(done.stdout)["score"] == 0.0, done.stderr
+    assert not list((cache / "temporary").iterdir()) and not (cache / "endpoints").exists()

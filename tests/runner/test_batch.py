@@ -603,6 +603,22 @@ def test_when_nothing_works_any_more_the_batch_does_not_use_up_its_jobs(tmp_path
     assert batch.view.totals.queued == 50 and len(batch.troubles) == 10
 
 
+def test_a_thread_that_cannot_be_begun_is_a_trouble_and_the_same_command_goes_on(
+    carry_out: Callable[..., Ended],
+) -> None:
+    usual = threading.stack_size()
+
+    def starve(view: View) -> None:
+        threading.stack_size(2**46)  # no machine has room for that
+
+    try:
+        starved = carry_out(show=starve)
+    finally:
+        threading.stack_size(usual)
+    assert not starved.good and set(starved.troubles.values()) == {"can't start new thread"}
+    assert carry_out().good
+
+
 def test_the_index_is_made_again_when_it_is_gone_damaged_or_stale(
     carry_out: Callable[..., Ended], tmp_path: Path
 ) -> None:

@@ -158,6 +158,15 @@ def test_a_torn_last_line_is_a_step_that_never_was(play: Play, tmp_path: Path) -
     assert play(act("1", "2", "three")).steps == 3
 
 
+def test_what_the_dead_left_half_written_is_gone_after_a_resume(play: Play, tmp_path: Path) -> None:
+    play(act("1"))
+    strays = [tmp_path / "run" / name for name in (".run-7.json", "result.json.part", "crash.txt.part")]
+    for stray in strays:
+        stray.touch()
+    play(act("1", "2"))
+    assert not any(stray.exists() for stray in strays)
+
+
 def test_a_workspace_that_is_gone_or_spoiled_is_made_again(play: Play, tmp_path: Path) -> None:
     play(act("1", "2"))
     shutil.rmtree(tmp_path / "run" / "workspace")

@@ -1,16 +1,14 @@
 """An outside program in the sandbox, which is let run until it asks a model, and waits for the answer."""
 
-import os
-import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Literal
 
 from mlagentbench.endpoint import bridge_driver
 from mlagentbench.endpoint.server import Endpoint, Question
-from mlagentbench.home import home
+from mlagentbench.home import scratch
 from mlagentbench.records import Execution
 from mlagentbench.sandbox.base import Box, Process, Sandbox
 from mlagentbench.sandbox.output import Output
@@ -34,17 +32,18 @@ class Outside:
     def __init__(self, sandbox: Sandbox, box: Box, program: Program, output: Path) -> None:
         self.question: Question | None = None
         self.output = Output(output)
-        self._folder: Path | None = None
+        self._holds = ExitStack()
         if sandbox.name == "none":
             self._endpoint = Endpoint(None)
             argv, mounts = list(program.command), box.mounts
             url = f"http://127.0.0.1:{self._endpoint.port}"
         else:
-            self._folder = Path(mkdtemp(prefix="endpoint-", dir=_private()))
-            self._folder.chmod(0o755)
-            self._endpoint = Endpoint(self._folder)
+            folder = self._holds.enter_context(scratch()) / "endpoint"  # which everybody may enter who gets so far
+            folder.mkdir()
+            folder.chmod(0o755)
+            self._endpoint = Endpoint(folder)
             bridge = (Path(bridge_driver.__file__), "/opt/bridge.py")
-            mounts = (*box.mounts, *program.mounts, bridge, (self._folder, "/opt/endpoint"))
+            mounts = (*box.mounts, *program.mounts, bridge, (folder, "/opt/endpoint"))
             argv = ["python", "-u", "-P", "/opt/bridge.py", "/opt/endpoint/socket", str(PORT), *program.command]
             url = f"http://127.0.0.1:{PORT}"
         given = {**models_at(url), **box.environment, **program.environment}
@@ -81,8 +80,7 @@ class Outside:
 
     def _release(self) -> None:
         self._endpoint.close()
-        if self._folder:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        self._holds.close()
 
 
 def models_at(url: str) -> dict[str, str]:
@@ -95,11 +93,3 @@ def models_at(url: str) -> dict[str, str]:
         "ANTHROPIC_API_BASE": url,
         "ANTHROPIC_API_KEY": KEY,
     }
-
-
-def _private() -> Path:
-    """A folder that nobody else can enter."""
-    place = home() / "endpoints"
-    place.mkdir(mode=0o700, exist_ok=True)
-    os.chmod(place, 0o700)  # noqa: PTH101
-    return place

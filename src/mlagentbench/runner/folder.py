@@ -138,6 +138,8 @@ class RunFolder:
             self.store().rewind(step)
         (self.path / GRADES).unlink(missing_ok=True)  # of steps that may be done otherwise now
         forget_after(self.path, step)
+        for stray in (*self.path.glob(".run-*"), *self.path.glob("*.part")):  # which somebody left half done who died
+            stray.unlink()
         self.set_aside()
 
     def set_aside(self) -> None:

@@ -22,9 +22,11 @@ from mlagentbench.sandbox.launch import launcher
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "fonts", "mime.types")
-PASSWD = b"agent:x:1000:1000:agent:/home/agent:/bin/sh\nroot:x:0:0:root:/nowhere:/bin/false\n"
-GROUP = b"agent:x:1000:\nroot:x:0:\n"
-HOSTS = b"127.0.0.1 localhost sandbox\n::1 localhost\n"
+FILES = {  # of /etc, that are made up
+    "passwd": b"agent:x:1000:1000:agent:/home/agent:/bin/sh\nroot:x:0:0:root:/nowhere:/bin/false\n",
+    "group": b"agent:x:1000:\nroot:x:0:\n",
+    "hosts": b"127.0.0.1 localhost sandbox\n::1 localhost\n",
+}
 INSTALL = "install it with: apt-get install bubblewrap (or pass --sandbox none, which marks the result unsandboxed)"
 
 
@@ -52,9 +54,11 @@ class Bubblewrap(Sandbox):
     def _start(self, argv: Sequence[str], box: Box, stdin: int, listening: Listening | None = None) -> Process:
         limits = box.limits
         group = Group(int(limits.memory_gb * GB), limits.processes)
-        data = {"passwd": _pipe(PASSWD), "group": _pipe(GROUP), "hosts": _pipe(HOSTS)}
-        fds = [*data.values(), _pipe(_filter())]
+        fds: list[int] = []
         try:
+            for content in (*FILES.values(), _filter()):
+                fds.append(_pipe(content))  # noqa: PERF401 - those before one that fails are to be closed, too
+            data = dict(zip(FILES, fds, strict=False))
             # Its libraries may lie beside it.
             bwrap = f"{launcher().stage(self._program.parent)}/{self._program.name}"
             command = [

@@ -49,7 +49,11 @@ class Tree:
         self.isolated = mark is None
         self.root = root or (_first_child(pid) if self.isolated else pid)
         self.ended = os.pidfd_open(pid)
-        self._root_ended = os.pidfd_open(self.root)
+        try:
+            self._root_ended = os.pidfd_open(self.root)
+        except OSError:
+            os.close(self.ended)
+            raise
 
     def members(self) -> list[int]:
         """Every process that runs the agent's code."""

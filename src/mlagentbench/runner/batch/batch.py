@@ -56,7 +56,8 @@ class Batch:
             with suppress(Empty):
                 self._settle(*self._ended.get(timeout=TICK))
             if time.monotonic() >= self._next_look:
-                self._look()
+                with suppress(OSError):  # a machine that is out of files may have some at the next look
+                    self._look()
             if self._is_to_leave():
                 break
         self._look()
@@ -108,7 +109,10 @@ class Batch:
         while self._free and self._waiting and self._waiting[0][0] <= time.monotonic() and not self.reason:
             job, gpu = heapq.heappop(self._waiting)[2], self._free.pop()
             self._running += 1
-            Thread(target=self._work, args=(job, gpu), name=job.name, daemon=True).start()
+            try:
+                Thread(target=self._work, args=(job, gpu), name=job.name, daemon=True).start()
+            except RuntimeError as error:  # the machine has no room for another one just now
+                self._ended.put((job, gpu, str(error)))
 
     def _work(self, job: Job, gpu: str) -> None:
         trouble = ""

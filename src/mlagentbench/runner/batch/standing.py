@@ -57,14 +57,14 @@ class Follower:
         self.standing = _beginning(place, job)
 
     def look(self, index: Index | None = None) -> Standing:
-        """How it stands now."""
-        stamp = _stamp(self.place / "result.json")
-        if stamp:
-            if stamp != self._stamp:
+        """How it stands now; what cannot be read just now, for want of files perhaps, stands as it did."""
+        with suppress(OSError):
+            stamp = _stamp(self.place / "result.json")
+            if stamp is None:
+                self._stamp, self.result = None, None
+                self._read_record()
+            elif stamp != self._stamp:
                 self._read_result(stamp, index)
-        else:
-            self._stamp, self.result = None, None
-            self._read_record()
         return self.standing
 
     def _read_result(self, stamp: Stamp, index: Index | None) -> None:
@@ -72,7 +72,7 @@ class Follower:
         if result is None:
             try:
                 result = Result.model_validate_json((self.place / "result.json").read_bytes())
-            except (OSError, ValidationError):
+            except ValidationError:
                 self.standing = self.standing.but(state="fault", note="result.json is damaged", ending=None)
                 return
             if index:

@@ -1,0 +1,66 @@
+"""What must hold of every run when all is over, whatever was done to it on the way."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.soak.parts import Part
+from mlagentbench.errors import BenchError
+from mlagentbench.preparation.prepare import Prepared
+from mlagentbench.records import Result
+from mlagentbench.runner.folder import RunFolder
+
+
+def run_is_whole(place: Path, part: Part, data: Prepared) -> Iterator[str]:
+    """Finished, every step there once and in order, every content of every snapshot there and right."""
+    try:
+        folder = RunFolder(place)
+        result, steps, calls = folder.result, folder.steps(), list(folder.calls())
+    except BenchError as error:
+        yield f"it cannot be read: {error}"
+        return
+    if result is None or result.ending != "submitted":
+        yield f"it never came to its end: {f'{result.ending}, {result.note}' if result else 'there is no result'}"
+        return
+    done = [(step.call.action, step.call.args) for step in steps]
+    wanted = [(call.action, call.args) for call in part.calls]
+    if wanted and done != wanted:
+        yield f"steps were lost, doubled or changed: {_short(done)} instead of {_short(wanted)}"
+    if [call.number for call in calls] != list(range(1, len(calls) + 1)):
+        yield f"calls of the model were lost or doubled: {[call.number for call in calls]}"
+    if result.steps != len(steps):
+        yield f"the result speaks of {result.steps} steps, and there are {len(steps)}"
+    yield from _history_is_whole(folder, result, len(steps), data)
+
+
+def _history_is_whole(folder: RunFolder, result: Result, steps: int, data: Prepared) -> Iterator[str]:
+    store = folder.store(data, writable=False)
+    yield from (f"snapshots: {problem}" for problem in store.check())
+    numbers = [line.step for line in store.lines()]
+    if numbers != sorted(set(numbers)) or numbers[:1] != [0] or numbers[-1] > steps:
+        yield f"snapshots were lost or doubled: of steps {numbers}, and there are {steps}"
+    for name, content in folder.claims(steps).items():
+        if getattr(result, name) != content:
+            yield f"the result was made from another {name}"
+
+
+def counts(place: Path) -> tuple[int, int, float | None]:
+    """Of a whole run: its steps, the answers of its model that are on record, its score."""
+    folder = RunFolder(place)
+    assert folder.result
+    return folder.result.steps, sum(call.reply is not None for call in folder.calls()), folder.result.score
+
+
+def faults_of(place: Path) -> list[str]:
+    """Why its tries failed, in words that repeat: as many as there were."""
+    found = []
+    for path in place.glob("result*.json"):
+        told = json.loads(path.read_bytes())
+        if told["ending"] == "fault":
+            found.append(re.sub(r"(https?:)?/\S*/|\d+", "…", told["note"])[:70])
+    return found
+
+
+def _short(steps: list[tuple[str, dict[str, object]]]) -> str:
+    return ", ".join(action for action, _ in steps) or "none"

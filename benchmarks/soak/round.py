@@ -1,0 +1,123 @@
+"""One round of a soak: a batch and a few single runs, what is done to them, and whether all promises held."""
+
+import shutil
+import time
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from random import Random
+
+from benchmarks.soak import blows, invariants
+from benchmarks.soak.cast import Cast
+from benchmarks.soak.ground import Ground
+from benchmarks.soak.parts import Part
+from benchmarks.soak.siege import Siege
+from benchmarks.soak.tally import Tally
+
+THEMES: tuple[tuple[str, ...], ...] = (  # what may be done in a round, in turn
+    (),
+    ("batch", "worker", "grader", "sandbox"),
+    ("files", "processes"),
+    ("stop", "batch"),
+    ("disk", "disk", "batch"),
+    ("worker", "grader", "sandbox"),
+)
+SCARCE = {"files", "processes", "disk"}  # of which faults and scores cannot be counted out
+
+
+class Round:
+    """Everything is drawn from the seed and the number; only the moments are the machine's."""
+
+    def __init__(self, ground: Ground, seed: int, number: int, size: int) -> None:
+        self.ground, self.number = ground, number
+        dice = Random(f"{seed} {number}")
+        able = blows.possible(ground.group)
+        self.kinds = tuple(kind for kind in THEMES[number % len(THEMES)] if kind in able)
+        size = size if self.kinds else 2 * size  # so that growth can be told from noise
+        self.folder = ground.folder / f"round-{number:04d}"
+        self.cast = Cast(self.folder, dice, size)
+        drawn = blows.draw(dice, self.kinds, size) if self.kinds else []
+        self.siege = Siege(ground, self.cast, drawn, dice)
+        self.broken = self.siege.broken
+        self.faults: Counter[str] = Counter()
+
+    def play(self) -> Tally:
+        """From the first process to the account; the folder is kept only if a promise was broken."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.siege.disk.mkdir(parents=True)
+        started, processes = time.monotonic(), self.ground.started
+        with ExitStack() as stack:
+            if "disk" in self.kinds:
+                stack.enter_context(blows.disk_of_its_own(self.siege.disk))
+            self.cast.write()
+            with self.cast.model:
+                self.siege.batch()
+                self.siege.singles()
+            self.siege.sweep()
+            tally = self._account()
+            if self.broken and "disk" in self.kinds:
+                shutil.copytree(self.siege.disk, self.folder / "kept", symlinks=True)
+        self.broken += [f"left behind: {each}" for each in self.ground.before.left(self.folder)]
+        if not self.broken:
+            shutil.rmtree(self.folder)
+        return tally.but(
+            seconds=time.monotonic() - started,
+            processes=self.ground.started - processes,
+            broken=tuple(f"round {self.number} ({', '.join(self.kinds) or 'calm'}): {each}" for each in self.broken),
+        )
+
+    def _account(self) -> Tally:
+        """Look at every run, and count."""
+        runs = list(self.cast.runs())
+        found = [self._examined(place, part) for place, part in runs]
+        steps, calls, touched, repaid = map(sum, zip(*found, strict=True))
+        self._judge(len(runs), touched)
+        if "Traceback" in (said := self.siege.said):
+            self.broken.append(f"a traceback: {said[said.index('Traceback') :][:2000]}")
+        return Tally(
+            rounds=1,
+            runs=Counter(part.plot for _, part in runs),
+            blows=self.siege.landed,
+            failures=self.cast.model.failed,
+            bad_replies=sum(len(replies) - 1 for part in self.cast.parts.values() for replies in part.replies),
+            steps=steps,
+            model_calls=calls,
+            cut_off=self.siege.cut_off,
+            faults=self.faults,
+            touched=touched,
+            repaid=repaid,
+            slopes=tuple(self.siege.slopes),
+            descriptors=tuple(self.siege.descriptors),
+            peak=self.siege.peak,
+        )
+
+    def _examined(self, place: Path, part: Part) -> tuple[int, int, int, int]:
+        """Of one run: steps, answers of its model, whether its score is not what it should be, answers that it lost."""
+        faults = invariants.faults_of(place)
+        self.faults.update(faults)
+        if troubles := list(invariants.run_is_whole(place, part, self.ground.setup.data)):
+            self.broken += [f"{place.name} ({part.plot}): {each}" for each in troubles]
+            return 0, 0, 0, 0
+        steps, calls, score = invariants.counts(place)
+        lost = 0
+        if part.name in self.cast.model.parts:
+            lost = self.cast.model.answered[part.name] - calls
+            if not 0 <= lost <= self.siege.landed["batch"] + len(faults):
+                self.broken.append(f"{place.name}: {lost} answers of the model were lost without a cause, or made up")
+        return steps, calls, score != part.score, lost
+
+    def _judge(self, runs: int, touched: int) -> None:
+        """Nothing is missing, and what went wrong can be laid to what was done."""
+        wanted = self.cast.count + 1
+        if runs != wanted:
+            self.broken.append(f"there are {runs} runs instead of {wanted}")
+        if SCARCE & set(self.kinds):
+            return
+        landed, faults = self.siege.landed, self.faults.total()
+        if touched > landed["sandbox"]:
+            self.broken.append(
+                f"{touched} scores are not what they should be, and {landed['sandbox']} scripts were hit"
+            )
+        causes = landed["sandbox"] + landed["worker"] + landed["grader"] + self.cast.model.failed["refused"]
+        if faults > causes:
+            self.broken.append(f"{faults} faults, and only {causes} causes of one")
