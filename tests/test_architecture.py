@@ -29,7 +29,7 @@ LAYERS = [
     {"workspace"},
     {"runtimes", "preparation"},
     {"task"},
-    {"discovery", "home", "hardware", "hashing", "journal", "locks", "stopping", "words"},
+    {"discovery", "home", "hardware", "hashing", "journal", "locks", "stopping", "versions", "words"},
     {"records"},
     {"errors"},
 ]

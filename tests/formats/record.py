@@ -32,7 +32,15 @@ def record(target: Path) -> None:
         _neutralise(place / "run.json")
         export(RunFolder(place), target.with_suffix(".zip"))
         shutil.copytree(unpack(target.with_suffix(".zip"), Path(room, "whole")), target)
-        shutil.copytree(place / "access", target / "access")  # which no bundle holds
+        _keep_access(place / "access", target / "access")
+
+
+def _keep_access(source: Path, target: Path) -> None:
+    """No bundle holds it; where the Python of this machine came from is left out."""
+    target.mkdir()
+    for file in source.iterdir():
+        lines = [line for line in file.read_text().splitlines(keepends=True) if sys.base_prefix not in line]
+        (target / file.name).write_text("".join(lines))
 
 
 def _neutralise(path: Path) -> None:

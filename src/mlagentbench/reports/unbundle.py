@@ -13,6 +13,7 @@ from mlagentbench.home import scratch
 from mlagentbench.records import GB
 from mlagentbench.reports.bundle import CONTENTS, FILE, FORMAT, STEPS, Contents
 from mlagentbench.task import explain
+from mlagentbench.versions import refuse_newer
 from mlagentbench.workspace.manifest import Manifest
 from mlagentbench.workspace.paths import shown
 
@@ -75,11 +76,11 @@ def _contents(path: Path, bundle: ZipFile, entries: dict[str, ZipInfo]) -> Conte
     if CONTENTS not in entries:
         raise _refused(path, f"it has no {CONTENTS}")
     try:
-        contents = Contents.model_validate_json(bundle.read(CONTENTS))
+        data = bundle.read(CONTENTS)
+        refuse_newer(path, data, FORMAT)
+        contents = Contents.model_validate_json(data)
     except ValidationError as error:
         raise _refused(path, f"{CONTENTS}: {explain(error)}") from error
-    if contents.format > FORMAT:
-        raise UsageError(f"{path} was written by a newer version ({contents.version}) of mlagentbench")
     if differing := contents.files.keys() ^ (entries.keys() - {CONTENTS}):
         raise _refused(path, f"{CONTENTS} and the files differ: {shown(min(differing))}")
     if wrong := [name for name, (_, size) in contents.files.items() if entries[name].file_size != size]:
