@@ -29,7 +29,8 @@ LAYERS = [
     {"workspace"},
     {"runtimes", "preparation"},
     {"task"},
-    {"discovery", "home", "hardware", "hashing", "journal", "locks", "stopping", "versions", "words"},
+    {"versions"},
+    {"discovery", "home", "hardware", "hashing", "journal", "locks", "stopping", "words"},
     {"records"},
     {"errors"},
 ]

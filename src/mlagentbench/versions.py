@@ -6,6 +6,7 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from mlagentbench.errors import UsageError
+from mlagentbench.words import on_one_line
 
 
 class Written(BaseModel):
@@ -21,7 +22,7 @@ def refuse_newer(path: Path, data: bytes, known: int) -> None:
     with suppress(ValidationError):
         written = Written.model_validate_json(data)
     if written.format > known:
-        by = "".join(letter for letter in written.version[:40] if letter.isprintable())
+        by = on_one_line(written.version, 40)
         raise UsageError(
             f"{path} was written by a newer version of mlagentbench ({by}, format {written.format}; this one reads up to"
             f" {known}): update it with pip install --upgrade mlagentbench"

@@ -104,7 +104,7 @@ def test_a_run_of_a_later_version_is_refused_in_one_line_whatever_else_it_says(o
     edit(old / "run.json", format=FORMAT + 1, version="9.9\x1b[2J", colour="blue", seed=None)
     told = cli("show", old)
     assert told.returncode == 2 and len(told.stderr.splitlines()) == 1
-    assert "newer version of mlagentbench (9.9[2J" in told.stderr and "pip install --upgrade" in told.stderr
+    assert "newer version of mlagentbench (9.9�[2J" in told.stderr and "pip install --upgrade" in told.stderr
 
 
 def test_a_batch_of_a_later_version_is_refused_in_one_line(tmp_path: Path) -> None:

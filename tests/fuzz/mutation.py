@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from random import Random
 from typing import Any
 
@@ -73,7 +74,7 @@ def _graft(place: tuple[Any, Any], random: Random) -> None:
         case 3:
             within[key] = {random.choice(("text", "type", "a")): within[key]}
         case _:
-            within[key] = random.choice(ODD)
+            within[key] = deepcopy(random.choice(ODD))
 
 
 def _cut(data: bytearray, random: Random, words: Sequence[bytes]) -> None:

@@ -1,5 +1,7 @@
 """Reads a bundle back; it is somebody else's file, and nothing that it says is believed."""
 
+import errno
+import struct
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,6 +16,7 @@ from mlagentbench.records import GB
 from mlagentbench.reports.bundle import CONTENTS, FILE, FORMAT, STEPS, Contents
 from mlagentbench.task import explain
 from mlagentbench.versions import refuse_newer
+from mlagentbench.words import on_one_line
 from mlagentbench.workspace.manifest import Manifest
 from mlagentbench.workspace.paths import shown
 
@@ -50,8 +53,12 @@ def unpack(path: Path, room: Path) -> Path:
             target = room / (contents.run if _is_name(contents.run) else "run")
             for name, (expected, _) in contents.files.items():
                 _lay(path, bundle, entries[name], expected, target / name)
-    except (BadZipFile, NotImplementedError, EOFError, RuntimeError, ValueError) as error:
-        raise _refused(path, str(error)) from error
+    except (BadZipFile, NotImplementedError, EOFError, RuntimeError, ValueError, struct.error) as error:
+        raise _refused(path, on_one_line(str(error))) from error
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # it points to a place before its own beginning
+            raise
+        raise _refused(path, "it is damaged") from error
     _check_size(path, target)
     return target
 
@@ -116,7 +123,7 @@ def _check_size(path: Path, target: Path) -> None:
 
 
 def _is_name(name: str) -> bool:
-    return 0 < len(name) <= 200 and "/" not in name and "\0" not in name and name not in (".", "..")
+    return 0 < len(name.encode()) <= 200 and "/" not in name and "\0" not in name and name not in (".", "..")
 
 
 def _refused(path: Path, why: str) -> UsageError:

@@ -10,11 +10,8 @@ from mlagentbench.records import Message, ModelCall, Prompt, Reply, Role
 
 MOST = 10_000  # calls of one run
 BIGGEST = 4 << 20  # bytes of one log file
-CALL = re.compile(
-    r"^=+prompt=+\n(?P<prompt>.*?)\n=+(?P<model>[^\n=]+) response \([^\n)]*\)=+\n(?P<reply>.*?)"
-    r"\n=+tokens=+\nNumber of prompt tokens: (?P<input>\d{1,9})\nNumber of sampled tokens: (?P<output>\d{1,9})",
-    re.DOTALL | re.MULTILINE,
-)
+HEAD = re.compile(r"^=+(?:(?P<prompt>prompt)|(?P<model>[^\n=]+) response \([^\n)]*\)|tokens)=+\n", re.MULTILINE)
+TOKENS = re.compile(r"Number of prompt tokens: (\d{1,9})\nNumber of sampled tokens: (\d{1,9})")
 NUMBER = re.compile(r"step_(\d+)_")
 BESIDES = ("Retrieval from Research Log", "Append Summary to Research Log")  # done by the agent's frame, not by it
 
@@ -44,11 +41,19 @@ def _number(name: str) -> int:
 
 
 def _in(logs: Logs, path: str, step: int, inside: bool, role: Role) -> Iterator[ModelCall]:
-    for call in CALL.finditer(logs.text(path, cap=BIGGEST)):
-        model = words(call["model"])
-        prompt = Prompt(messages=(Message(role="user", text=words(call["prompt"].strip())),))
-        taken, given = int(call["input"]), int(call["output"])
-        reply = Reply(text=words(call["reply"]), model=model, input_tokens=taken, output_tokens=given)
-        yield ModelCall(
-            number=0, step=step, inside=inside, role=role, model=model, prompt=prompt, reply=reply, seconds=0.0
-        )
+    """The calls of one file: three heads each, in their order; what looks like a head elsewhere is part of a text."""
+    text = logs.text(path, cap=BIGGEST)
+    asked: re.Match[str] | None = None
+    answered: re.Match[str] | None = None
+    for head in HEAD.finditer(text):
+        if asked is None:
+            asked = head if head["prompt"] else None
+        elif answered is None:
+            answered = head if head["model"] else None
+        elif tokens := None if head["prompt"] or head["model"] else TOKENS.match(text, head.end()):
+            model, said = words(answered["model"]), words(text[answered.end() : head.start()].removesuffix("\n"))
+            prompt = Prompt(messages=(Message(role="user", text=words(text[asked.end() : answered.start()].strip())),))
+            reply = Reply(text=said, model=model, input_tokens=int(tokens[1]), output_tokens=int(tokens[2]))
+            about = {"step": step, "inside": inside, "role": role, "model": model}
+            yield ModelCall(number=0, prompt=prompt, reply=reply, seconds=0.0, **about)
+            asked = answered = None
