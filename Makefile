@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format prepare prove audit bench gallery bubblewrap chromium clean
+.PHONY: help run test check format prepare prove audit fuzz bench gallery bubblewrap chromium clean
 
 help:  ## show this
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -47,6 +47,10 @@ prove: .venv/installed bubblewrap prepare  ## run floor, baseline, tuner and ref
 
 audit: .venv/installed bubblewrap prepare  ## let scripted cheaters loose on every task, print what they gained
 	@$(BIN)/mlagentbench audit
+
+fuzz: .venv/installed-dev  ## a million damaged inputs for whatever reads what others wrote; half an hour
+	@$(BIN)/mlagentbench prepare house-price --data-only
+	@$(BIN)/python tests/fuzz
 
 prepare: .venv/installed bubblewrap  ## download and split the data of all tasks, build their runtimes
 	@$(BIN)/mlagentbench prepare

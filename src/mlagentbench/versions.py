@@ -24,6 +24,6 @@ def refuse_newer(path: Path, data: bytes, known: int) -> None:
     if written.format > known:
         by = on_one_line(written.version, 40)
         raise UsageError(
-            f"{path} was written by a newer version of mlagentbench ({by}, format {written.format}; this one reads up to"
-            f" {known}): update it with pip install --upgrade mlagentbench"
+            f"{path} was written by a newer version of mlagentbench ({by}, format {written.format}; this one"
+            f" reads up to {known}): update it with pip install --upgrade mlagentbench"
         )

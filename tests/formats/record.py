@@ -1,7 +1,7 @@
 """Records a run in today's format, once for each version: python tests/formats/record.py
 
-A small run of the toy, made for real and exported with all its contents, lies in a folder named as the version of its format.
-It is never made again: what an earlier program wrote is what must stay readable.
+A small run of the toy, made for real and exported with all its contents, lies in a folder named as the version of its
+format. It is never made again: what an earlier program wrote is what must stay readable.
 """
 
 import json

@@ -51,7 +51,7 @@ def call(cli: Call) -> Call:
 
 
 def test_every_version_that_was_ever_written_is_on_record() -> None:
-    assert VERSIONS == [str(number) for number in range(1, FORMAT + 1)]
+    assert [str(number) for number in range(1, FORMAT + 1)] == VERSIONS
 
 
 def test_all_of_an_old_run_can_be_read(old: Path) -> None:

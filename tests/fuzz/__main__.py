@@ -48,7 +48,15 @@ def _apart(name: str, asked: argparse.Namespace) -> Figures | None:
     with TemporaryDirectory(prefix="fuzz-") as room:
         options = [f"--{each}={getattr(asked, each)}" for each in ("total", "first", "seconds", "seed")]
         options += [f"--cases={asked.cases}"] if asked.cases else []
-        command = [sys.executable, "-W", "error", str(Path(__file__).parent), *options, f"--only={name}", f"--room={room}"]
+        command = [
+            sys.executable,
+            "-W",
+            "error",
+            str(Path(__file__).parent),
+            *options,
+            f"--only={name}",
+            f"--room={room}",
+        ]
         child = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
         if child.returncode == 0:
             figures = Figures(**json.loads(child.stdout))

@@ -3,7 +3,6 @@
 import importlib
 import resource
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ TARGETS = Path(__file__).parent / "targets"
 COMPUTING, WAITING = 3.0, 60.0  # seconds of a case: of the processor, and of anybody's patience
 MEMORY = 1 << 30  # bytes that a target may take, over what it has when it begins
 SHOWN = 1000  # characters of a case
+ROUND = 500  # cases of hypothesis
 
 
 class Slow(BaseException):
@@ -47,23 +47,23 @@ def names() -> list[str]:
 def load(name: str) -> ModuleType:
     """A target: RAISES, WEIGHT (cases of a thousand), SHORT (cases in the default suite), attempt(case, thing), and
 
-    make(random) for a case by its number, or STRATEGY for cases by hypothesis; perhaps opened(room) for the thing.
+    make(random) for a case by its number, or STRATEGY for cases by hypothesis; perhaps opened(room) for the thing,
+    and FOUND, cases that failed once.
     """
-    if str(TARGETS) not in sys.path:
-        sys.path.append(str(TARGETS))
-    return importlib.import_module(name)
+    return importlib.import_module(f"targets.{name}")
 
 
 def fuzz(target: ModuleType, room: Path, seed: int, first: int, count: int, seconds: float = 1e9) -> Figures:
-    """Go through cases first, first + 1, ... of a seed, until all are done or time is over."""
+    """Go through what was found before, then cases first, first + 1, ... of a seed, until time is over."""
     opened = getattr(target, "opened", _room)
-    with opened(room) as thing, _bounded_memory(), _alarms():
+    with opened(room) as thing, _bounded_memory(), _alarms(), (room / "at").open("wb", buffering=0) as mark:
         before, begun = _reset_peak(), time.perf_counter()
-        with (room / "at").open("wb", buffering=0) as mark:
-            trial = Trial(target, thing, mark, seed, begun + seconds)
-            (_by_hypothesis if hasattr(target, "STRATEGY") else _by_number)(trial, first, count)
+        trial = Trial(target, thing, mark, seed, begun + seconds)
+        for case in getattr(target, "FOUND", ()):
+            trial.attempt(case, -1)
+        (_by_hypothesis if hasattr(target, "STRATEGY") else _by_number)(trial, first, count)
         took = time.perf_counter() - begun
-        return Figures(target.__name__, trial.done, took, trial.slowest, (_memory("VmHWM") - before) / 2**20)
+        return Figures(trial.name, trial.done, took, trial.slowest, (_memory("VmHWM") - before) / 2**20)
 
 
 class Trial:
@@ -71,6 +71,7 @@ class Trial:
 
     def __init__(self, target: ModuleType, thing: Any, mark: FileIO, seed: int, until: float) -> None:
         self.target, self.thing, self.seed, self.until = target, thing, seed, until
+        self.name = target.__name__.rpartition(".")[2]
         self.done, self.slowest = 0, 0.0
         self._mark = mark
 
@@ -100,8 +101,9 @@ class Trial:
     def _told(self, case: Any, number: int, error: BaseException) -> str:
         text = repr(case)
         text = text if len(text) <= SHOWN else f"{text[:SHOWN]}... ({len(text):,} characters)"
-        again = f"python tests/fuzz --only {self.target.__name__} --seed {self.seed} --first {number} --cases 1"
-        return f"{self.target.__name__}: {type(error).__name__}: {error}\nthe case: {text}\nagain: {again}"
+        count = 1 if hasattr(self.target, "make") else ROUND
+        again = f"python tests/fuzz --only {self.name} --seed {self.seed} --first {number} --cases {count}"
+        return f"{self.name}: {type(error).__name__}: {error}\nthe case: {text}\nagain: {again}"
 
     @property
     def over(self) -> bool:
@@ -118,23 +120,22 @@ def _by_number(trial: Trial, first: int, count: int) -> None:
 
 
 def _by_hypothesis(trial: Trial, first: int, count: int) -> None:
-    """In rounds, since hypothesis remembers all cases of one; a failing case is made smaller before it is told."""
+    """In rounds, since hypothesis remembers all cases of one."""
+    for begin in range(first, first + count, ROUND):
+        if not trial.over:
+            _round(trial, begin, min(ROUND, first + count - begin))
+
+
+def _round(trial: Trial, number: int, count: int) -> None:
+    """Cases that are known by the number of their round; a failing one is made smaller before it is told."""
     import hypothesis
 
-    for begin in range(first - first % ROUND, first + count, ROUND):
-        if trial.over:
-            break
-        rules = hypothesis.settings(
-            max_examples=min(ROUND, first + count - begin),
-            database=None,
-            deadline=None,
-            suppress_health_check=list(hypothesis.HealthCheck),
-        )
-        attempt = hypothesis.given(trial.target.STRATEGY)(lambda case, number=begin: trial.attempt(case, number))
-        hypothesis.seed(trial.seed + begin)(rules(attempt))()
+    def attempt(case: Any) -> None:
+        trial.attempt(case, number)
 
-
-ROUND = 500
+    everything = list(hypothesis.HealthCheck)
+    rules = hypothesis.settings(max_examples=count, database=None, deadline=None, suppress_health_check=everything)
+    hypothesis.seed(trial.seed + number)(rules(hypothesis.given(case=trial.target.STRATEGY)(attempt)))()
 
 
 @contextmanager

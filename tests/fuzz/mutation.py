@@ -10,7 +10,19 @@ from typing import Any
 LONGEST = 100_000  # bytes: what takes time by the square of its length takes minutes for so many
 NUMBER = re.compile(rb"-?\d+")
 NUMBERS = [b"0", b"-1", b"1e400", b"NaN", b"-Infinity", b"1.5", b"4294967296", b"9" * 30, b"9" * 5000]
-JUNK = [b"\0", b"\xff\xfe", b"\xed\xa0\x80", b"\r", b"\n\n", b" " * 50, b"\x1b[2J", "\u2028é😀".encode(), b"{", b'"', b"\\"]
+JUNK = [
+    b"\0",
+    b"\xff\xfe",
+    b"\xed\xa0\x80",
+    b"\r",
+    b"\n\n",
+    b" " * 50,
+    b"\x1b[2J",
+    "\u2028é😀".encode(),
+    b"{",
+    b'"',
+    b"\\",
+]
 ODD: list[Any] = [
     *(None, True, False, 0, -1, 1.5, 1e308, 5e-324, float("inf"), float("nan"), 2**31, 2**64, 10**400),
     *("", " ", "a\0b", "\ud800", "\x1b[2J", "two\nlines", "../..", "/", "x" * 300, "é" * 300, "9" * 5000, "NaN"),

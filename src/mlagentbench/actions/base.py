@@ -31,7 +31,7 @@ Person = Callable[[str], str]
 REPLY = 4000  # tokens that a model may answer with
 LATEST = 40_000  # characters of the research log
 SHOWN = 10_000  # characters of a difference
-PAIRS = 1_000_000  # lines times lines of it: beyond, finding it can take minutes
+PAIRS = 4_000_000  # lines times lines of it: beyond, finding it can take minutes
 
 
 @dataclass

@@ -15,7 +15,9 @@ Json = dict[str, Any]
 Event = tuple[str, Json]  # the name of an event of a stream, and what it carries
 MOST = 32_000  # tokens of a reply, whatever a program asks for
 # Of characters: JSON writes a far one as a pair of escapes, and who cuts texts by length may leave one of the two.
-HALVES = re.compile(rb"\\(?:\\|u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|(?P<half>u[dD][89a-fA-F][\da-fA-F]{2}))")
+HALVES = re.compile(
+    rb"\\(?:\\|u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|(?P<half>u[dD][89a-fA-F][\da-fA-F]{2}))"
+)
 PIECE = 2_000  # characters of a reply in one event
 
 

@@ -15,13 +15,33 @@ from mlagentbench.reports.unbundle import unpack
 from mlagentbench.runner.folder import RunFolder
 
 RAISES = (UsageError, Fault)
-WEIGHT, SHORT = 10, 60
+WEIGHT, SHORT = 30, 60
 RECORDED = Path(__file__).parents[2] / "formats" / "1.zip"
 with ZipFile(RECORDED) as _bundle:
     HELD = {name: _bundle.read(name) for name in _bundle.namelist()}
 CONTENTS = "MANIFEST.json"
-NAMES = ["../out", "/etc/x", "a\\b", "outputs/" + "é" * 100 + ".txt", "run.json", "outputs/../x.txt", "", "agent.py/x", "\0"]
-WORDS = [b"PK\x01\x02", b"PK\x03\x04", b"PK\x05\x06", b"PK\x06\x06", b"\xff\xff\xff\xff", b"\x01\x00", b"\x08\x00", b"\0" * 4]
+NAMES = [
+    "../out",
+    "/etc/x",
+    "a\\b",
+    "outputs/" + "é" * 100 + ".txt",
+    "run.json",
+    "outputs/../x.txt",
+    "",
+    "agent.py/x",
+    "\0",
+]
+WORDS = [
+    b"PK\x01\x02",
+    b"PK\x03\x04",
+    b"PK\x05\x06",
+    b"PK\x06\x06",
+    b"\xff\xff\xff\xff",
+    b"\x01\x00",
+    b"\x08\x00",
+    b"\0" * 4,
+]
+FOUND = [RECORDED.read_bytes()[:9000] + RECORDED.read_bytes()[9500:]]
 damaged, exchanged = mutated([RECORDED.read_bytes()], WORDS), grafted([json.loads(HELD[CONTENTS])])
 
 

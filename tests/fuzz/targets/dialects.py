@@ -12,8 +12,28 @@ from mlagentbench.endpoint.server import DIALECTS
 from mlagentbench.records import Prompt
 
 RAISES = (Malformed,)
-WEIGHT, SHORT = 150, 600
+WEIGHT, SHORT = 120, 600
 MAKERS = {path: grafted(bodies) for path, bodies in QUESTIONS.items()}
+CHAT, TALK = "/v1/chat/completions", [{"role": "user", "content": "hi"}]
+FOUND = [
+    (CHAT, dumped({"messages": TALK, **more}), 0)
+    for more in (
+        {"stop": 5},
+        {"stop": ["\ud800"]},
+        {"stream_options": "yes"},
+        {"tools": [{"function": "read"}]},
+        {"tools": [{"function": {"name": "read", "parameters": []}}]},
+        {"tools": [{"function": {"name": "read", "parameters": {"a": "\ud800"}}}]},
+        {"messages": [{"role": "assistant", "tool_calls": [{"function": "read"}]}]},
+    )
+] + [
+    (
+        CHAT,
+        b'{"messages": [{"role": "user"}], "tools": [{"function": {"name": "a", "parameters": {"a": %s}}}]}' % deep,
+        0,
+    )
+    for deep in (b"[" * 300 + b"]" * 300,)
+]
 
 
 def make(random: Random) -> tuple[str, bytes, int]:

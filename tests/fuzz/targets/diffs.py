@@ -18,6 +18,10 @@ def make(random: Random) -> tuple[str, str]:
     return random.choice(ends).join(old), random.choice(ends).join(new)
 
 
+OTHERS = ["\n".join(f"{number}\n{letter}" for number in range(10_000)) for letter in "ab"]  # every second line
+FOUND = [(OTHERS[0], OTHERS[1])]
+
+
 def attempt(case: tuple[str, str], room: Path) -> None:
     old, new = case
     change = difference(old, new, "old", "new")

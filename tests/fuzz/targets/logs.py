@@ -17,7 +17,7 @@ sys.path.append(str(Path(__file__).parents[2] / "adapters"))
 from originals import STEPS, TOLD, asked, main_log, state, trace
 
 RAISES = (UsageError,)
-WEIGHT, SHORT = 20, 120
+WEIGHT, SHORT = 30, 120
 AUTOGPT = (
     " AGENT THOUGHTS: look\nNEXT ACTION:  COMMAND = list_files ARGUMENTS = {'directory': '.'}\n"
     "SYSTEM:  Command list_files returned: train.py\n"
@@ -36,6 +36,16 @@ WORDS = [
     *(b"Action: ", b"\nAction Input:", b"\nObservation:", b"Thought:", b"```\n", b"Step 0:\n", b"Namespace(", b"\n"),
     *(b"===prompt===\n", b"\n===gpt-4 response (1)===\n", b"\n===tokens===\n", b"COMMAND = ", b" ARGUMENTS = ", b" "),
     *(b"NEXT ACTION: COMMAND = ", b"SYSTEM: ", b"THOUGHTS: ", b'"steps": [', b"1e-323", b"1e10", b"-", b"(", b"{'a': "),
+]
+HEADS = b"===prompt===\nx\n===gpt-4 response (1)===\n"
+FOUND = [
+    {"env_log/tool_logs/step_1_tool_log.log": HEADS * 2000},
+    {"env_log/tool_logs/step_1_tool_log.log": b"===prompt===\n" * 9000},
+    {"agent_log/main_log": b"Step 0:\n" + b"Action: a\nAction Input: b\n" * 4000},
+    {"agent_log/main_log": b"NEXT ACTION: COMMAND = a ARGUMENTS = {[]: 1}\n", "env_log/trace.json": b"{}"},
+    {"log": b"Namespace(task={{}})\n", "agent_log/agent_3_3.json": b"{}"},
+    {"log": b"Namespace(max_time=5e-324)\n", "agent_log/agent_3_3.json": b"{}"},
+    {"env_log/overall_time.txt": b"9e10"},
 ]
 DAMAGED = {name: mutated([text.encode()], WORDS) for name, text in FILES.items()}
 EXCHANGED = {name: grafted([json.loads(text)]) for name, text in FILES.items() if name.endswith(".json")}

@@ -12,10 +12,24 @@ from mlagentbench.discovery import module_at
 from mlagentbench.task import SUITE
 
 RAISES = (ValueError,)
-WEIGHT, SHORT = 110, 400
+WEIGHT, SHORT = 70, 400
 PIXELS = 256
 SEEDS = [b"1 3 10 5 250 7", b"-", b"1 256", b"5 1 7 1 9 1"]
-WORDS = [b" ", b"0", b"-1", b"256", b"257", b"+3", b"1e2", b"\t", b"\xc2\xa0", "٣".encode(), b"-", b"999999999", b"4294967297"]
+WORDS = [
+    b" ",
+    b"0",
+    b"-1",
+    b"256",
+    b"257",
+    b"+3",
+    b"1e2",
+    b"\t",
+    b"\xc2\xa0",
+    "٣".encode(),
+    b"-",
+    b"999999999",
+    b"4294967297",
+]
 damaged = mutated(SEEDS, WORDS)
 
 
@@ -38,5 +52,9 @@ def attempt(case: bytes, grader: ModuleType) -> None:
     mask = grader.decode(text, PIXELS)
     assert mask.shape == (PIXELS,)
     numbers = [int(word) for word in text.split()] if text != "-" else []
-    marked = {pixel for start, length in zip(numbers[::2], numbers[1::2], strict=True) for pixel in range(start, start + length)}
+    marked = {
+        pixel
+        for start, length in zip(numbers[::2], numbers[1::2], strict=True)
+        for pixel in range(start, start + length)
+    }
     assert {int(place) + 1 for place in mask.nonzero()[0]} == marked

@@ -7,7 +7,7 @@ from mutation import mutated
 from mlagentbench.language.objects import Unreadable, read_object
 
 RAISES = (Unreadable,)
-WEIGHT, SHORT = 230, 600
+WEIGHT, SHORT = 180, 600
 SEEDS = [
     b'{"a": "x", "b": 2}',
     b"{'a': 'it\\'s', b: [1, 2.5e3, true, None,], \"c\": {}}",
@@ -18,6 +18,12 @@ SEEDS = [
 WORDS = [
     *(b"{", b"}", b"[", b"]", b":", b",", b"=", b'"', b"'", b"`", b'"""', b"```", b"~~~\n", b"//", b"#", b"/*", b"*/"),
     *(b"\\", b"\\u", b"\\ud800", b"\n", b" ", b"a", b"a ", b'"a": ', b'"a": "', b"1", b"1e9", b"-", b'"}', b'",\n'),
+]
+
+FOUND = [
+    b'{"b": %s, c}' % (b"9" * 5000),
+    b'{"a": "' + b'"/*' * 30_000,
+    *(begin + piece * 50_000 for begin, piece in ((b"```\n", b"\n"), (b"{a", b" "), (b"{", b"a:/*,"))),
 ]
 
 make = mutated(SEEDS, WORDS)

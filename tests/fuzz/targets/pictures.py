@@ -14,8 +14,26 @@ from mlagentbench.task import SUITE
 RAISES = (InvalidSubmission,)
 WEIGHT, SHORT = 20, 100
 ANSWERS = b"id,categories,osd\na,1 2,0\nb,3,1\nc,4 5 6,0\nd,1,1\n"
-SEEDS = [ANSWERS, b"id,categories,osd\na,1 2 3,0.5\nb,,1\nc,6 5 4,0e0\nd,1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20,.25\n"]
-WORDS = [b" ", b",", b"\n", b'"', b"1 ", b"21", b"1 1", b"nan", b"1.0000001", b"-0.0", b"inf", b"a,", "٣".encode(), b"\0"]
+SEEDS = [
+    ANSWERS,
+    b"id,categories,osd\na,1 2 3,0.5\nb,,1\nc,6 5 4,0e0\nd,1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20,.25\n",
+]
+WORDS = [
+    b" ",
+    b",",
+    b"\n",
+    b'"',
+    b"1 ",
+    b"21",
+    b"1 1",
+    b"nan",
+    b"1.0000001",
+    b"-0.0",
+    b"inf",
+    b"a,",
+    "٣".encode(),
+    b"\0",
+]
 
 make = mutated(SEEDS, WORDS)
 

@@ -9,7 +9,7 @@ from mutation import mutated
 from mlagentbench.grading import driver
 
 RAISES = (ValueError,)
-WEIGHT, SHORT = 120, 500
+WEIGHT, SHORT = 90, 500
 SEEDS = [
     driver.pack([np.arange(6.0).reshape(2, 3)]),
     driver.pack([np.array(3), np.zeros((0, 4), "f4"), np.ones(5, bool)]),

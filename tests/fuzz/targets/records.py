@@ -12,7 +12,7 @@ from mlagentbench.sandbox.access.record import Access
 from mlagentbench.task import explain
 
 RAISES = ()
-WEIGHT, SHORT = 120, 400
+WEIGHT, SHORT = 100, 400
 RECORDED = Path(__file__).parents[2] / "formats" / "1"
 
 
@@ -21,7 +21,10 @@ def _lines(name: str) -> list[dict[str, object]]:
 
 
 TOLD = ToolCall(id="c", name="read", arguments="{}")
-ASKED = Prompt(messages=(Message(role="assistant", text="x", calls=(TOLD,)),), tools=(Tool(name="t", description="", parameters={}),))
+ASKED = Prompt(
+    messages=(Message(role="assistant", text="x", calls=(TOLD,)),),
+    tools=(Tool(name="t", description="", parameters={}),),
+)
 SEEDS: dict[type[Record], list[object]] = {
     RunSpec: [json.loads((RECORDED / "run.json").read_text())],
     Result: [json.loads((RECORDED / "result.json").read_text())],
@@ -32,6 +35,7 @@ SEEDS: dict[type[Record], list[object]] = {
     Reply: [Reply(text="x", calls=(TOLD,), dollars=0.5).model_dump(mode="json")],
     Call: [Call(action="a", args={"b": [1, {"c": None}]}).model_dump(mode="json")],
 }
+FOUND = [(Reply, b'{"a\\n\\u001b[2J": 0}')]
 MAKERS = {kind: grafted(seeds) for kind, seeds in SEEDS.items()}
 
 

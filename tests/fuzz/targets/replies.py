@@ -11,7 +11,7 @@ from mlagentbench.errors import ActionError
 from mlagentbench.language.replies import Misread, code, read_reply
 
 RAISES = (Misread,)
-WEIGHT, SHORT = 200, 400
+WEIGHT, SHORT = 160, 400
 ACTIONS = load(models=True)
 WRITTEN = json.dumps({"file_name": "train.py", "content": 'print("Action: {}")\n'})
 SEEDS = [
@@ -25,6 +25,8 @@ WORDS = [
     *(b"Thought:", b"Action:", b"Action Input:", b"Observation:", b"\nAction: ", b"**", b"```", b"```python\n", b"~~~"),
     *(b"\n", b"\n\n\n", b" ", b"> 1. ", b"{", b"}", b'"', b"'", b":", b",", b"[", b"//", b"/*", b"#", b'"""', b"\\u"),
 ]
+
+FOUND = [b"```x\n" * 20_000, b"Action:\n" * 12_000]
 
 make = mutated(SEEDS, WORDS)
 

@@ -1,5 +1,6 @@
 """Manifests of somebody else's run: every state told, compared and laid out, and nothing outside of it."""
 
+import json
 import shutil
 from pathlib import Path
 from random import Random
@@ -10,12 +11,27 @@ from mlagentbench.errors import Fault
 from mlagentbench.workspace.store import Store
 
 RAISES = (Fault,)
-WEIGHT, SHORT = 20, 120
+WEIGHT, SHORT = 30, 120
 RECORDED = Path(__file__).parents[2] / "formats" / "1" / "snapshots"
 LINES = (RECORDED / "manifest.jsonl").read_bytes().splitlines(keepends=True)
-LINK = {"step": 9, "changed": {"a": {"kind": "link", "target": "/etc"}, "b": {"kind": "folder", "mode": 493}}, "removed": []}
-PARSED = [__import__("json").loads(line) for line in LINES] + [LINK]
+LINK = {
+    "step": 9,
+    "changed": {"a": {"kind": "link", "target": "/etc"}, "b": {"kind": "folder", "mode": 493}},
+    "removed": [],
+}
+PARSED = [json.loads(line) for line in LINES] + [LINK]
 WORDS = [b'"size":', b'"mode":', b'"kind":"link"', b'"target":"/"', b'"../x"', b'"a/b"', b"\n", b"{}", b"[" * 5000]
+FOUND = [
+    *(b'{"step":%s,"changed":{},"removed":[]}\n\n' % step for step in (b"Infinity", b"[" * 100_000)),
+    *(
+        b'{"step":1,"changed":{"a":{"kind":"link","mode":0,%s}},"removed":[]}\n' % fields
+        for fields in (
+            b'"target":["a"]',
+            b'"target":"\\ud800"',
+        )
+    ),
+    b'{"step":1,"changed":{"\\ud800":{"kind":"folder"}},"removed":[]}\n',
+]
 damaged, exchanged = mutated([b"".join(LINES), *LINES], WORDS), grafted(PARSED)
 
 

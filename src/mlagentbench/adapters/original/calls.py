@@ -10,7 +10,9 @@ from mlagentbench.records import Message, ModelCall, Prompt, Reply, Role
 
 MOST = 10_000  # calls of one run
 BIGGEST = 4 << 20  # bytes of one log file
-HEAD = re.compile(r"^=+(?:(?P<prompt>prompt)|(?P<model>[^\n=]+) response \([^\n)]*\)|tokens)=+\n", re.MULTILINE)
+HEAD = re.compile(
+    r"^=+(?:(?P<prompt>prompt)|(?P<model>[^\n=]+) response \([^\n)]*\)|(?P<tokens>tokens))=+\n", re.MULTILINE
+)
 TOKENS = re.compile(r"Number of prompt tokens: (\d{1,9})\nNumber of sampled tokens: (\d{1,9})")
 NUMBER = re.compile(r"step_(\d+)_")
 BESIDES = ("Retrieval from Research Log", "Append Summary to Research Log")  # done by the agent's frame, not by it
@@ -41,8 +43,16 @@ def _number(name: str) -> int:
 
 
 def _in(logs: Logs, path: str, step: int, inside: bool, role: Role) -> Iterator[ModelCall]:
-    """The calls of one file: three heads each, in their order; what looks like a head elsewhere is part of a text."""
-    text = logs.text(path, cap=BIGGEST)
+    for said, model, reply, tokens in _replies(logs.text(path, cap=BIGGEST)):
+        prompt = Prompt(messages=(Message(role="user", text=words(said.strip())),))
+        answer = Reply(text=words(reply), model=words(model), input_tokens=tokens[0], output_tokens=tokens[1])
+        yield ModelCall(
+            number=0, step=step, inside=inside, role=role, model=answer.model, prompt=prompt, reply=answer, seconds=0.0
+        )
+
+
+def _replies(text: str) -> Iterator[tuple[str, str, str, tuple[int, int]]]:
+    """Prompt, model, reply and tokens, each under its head; what looks like a head elsewhere is part of a text."""
     asked: re.Match[str] | None = None
     answered: re.Match[str] | None = None
     for head in HEAD.finditer(text):
@@ -50,10 +60,7 @@ def _in(logs: Logs, path: str, step: int, inside: bool, role: Role) -> Iterator[
             asked = head if head["prompt"] else None
         elif answered is None:
             answered = head if head["model"] else None
-        elif tokens := None if head["prompt"] or head["model"] else TOKENS.match(text, head.end()):
-            model, said = words(answered["model"]), words(text[answered.end() : head.start()].removesuffix("\n"))
-            prompt = Prompt(messages=(Message(role="user", text=words(text[asked.end() : answered.start()].strip())),))
-            reply = Reply(text=said, model=model, input_tokens=int(tokens[1]), output_tokens=int(tokens[2]))
-            about = {"step": step, "inside": inside, "role": role, "model": model}
-            yield ModelCall(number=0, prompt=prompt, reply=reply, seconds=0.0, **about)
+        elif head["tokens"] and (counted := TOKENS.match(text, head.end())):
+            said, reply = text[asked.end() : answered.start()], text[answered.end() : head.start()].removesuffix("\n")
+            yield said, answered["model"], reply, (int(counted[1]), int(counted[2]))
             asked = answered = None

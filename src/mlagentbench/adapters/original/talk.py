@@ -118,7 +118,9 @@ def _entries(main: str) -> Iterator[Deed]:
         after = found[number + 1][0].start() if number + 1 < len(found) else len(main)
         action, thought = asked["action"].strip(), _spoken(said)
         seen, said = _parted(main[observed.end() : after])
-        yield Deed(action, arguments(action, _input(main[asked.end() : observed.start()])), words(seen), thought=thought)
+        yield Deed(
+            action, arguments(action, _input(main[asked.end() : observed.start()])), words(seen), thought=thought
+        )
 
 
 def _asked(main: str, at: int) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
