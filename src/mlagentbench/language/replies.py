@@ -108,13 +108,13 @@ def _fitting(value: Any, field: Any) -> Any:
 
 def code(said: str) -> str:
     """The file that a model answered with: its code block, or all of it if there is none."""
-    if longest := max(_blocks(said), key=len, default=""):
-        return longest
-    if "```" in said:
+    blocks = [*_blocks(said)]
+    if not blocks and "```" in said:
         raise ActionError("the model's answer was cut off before its end; ask for a smaller change")
-    if not said.strip():
+    text = max(blocks, key=len) if blocks else said.strip("\n") + "\n"
+    if not text.strip():
         raise ActionError("the model answered nothing; describe the change in another way")
-    return said.strip("\n") + "\n"
+    return text
 
 
 def _blocks(said: str) -> Iterator[str]:
