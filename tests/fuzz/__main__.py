@@ -19,7 +19,7 @@ LINE = "{:12} {:>9} {:>8} {:>12} {:>10}"
 
 
 def main() -> int:
-    """How many targets failed, as far as an exit code can tell."""
+    """Every target in turn, as a table; the exit code says whether all held."""
     asked = _asked()
     if asked.room:
         return _alone(asked)
@@ -48,15 +48,8 @@ def _apart(name: str, asked: argparse.Namespace) -> Figures | None:
     with TemporaryDirectory(prefix="fuzz-") as room:
         options = [f"--{each}={getattr(asked, each)}" for each in ("total", "first", "seconds", "seed")]
         options += [f"--cases={asked.cases}"] if asked.cases else []
-        command = [
-            sys.executable,
-            "-W",
-            "error",
-            str(Path(__file__).parent),
-            *options,
-            f"--only={name}",
-            f"--room={room}",
-        ]
+        options += [f"--only={name}", f"--room={room}"]
+        command = [sys.executable, "-W", "error", str(Path(__file__).parent), *options]
         child = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
         if child.returncode == 0:
             figures = Figures(**json.loads(child.stdout))
