@@ -29,6 +29,7 @@ LAYERS = [
     {"workspace"},
     {"runtimes", "preparation"},
     {"task"},
+    {"versions"},
     {"discovery", "home", "hardware", "hashing", "journal", "locks", "stopping", "words"},
     {"records"},
     {"errors"},

@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError
 from mlagentbench.errors import UsageError
 from mlagentbench.hashing import tree_hash
 from mlagentbench.records import Baseline, Better, Limits, Record
+from mlagentbench.words import on_one_line
 
 SUITE = Path(__file__).parent / "tasks"
 FILES = ("task.toml", "description.md", "prepare.py", "grade.py")
@@ -152,4 +153,4 @@ def explain(error: ValidationError) -> str:
     where = ".".join(str(part) for part in first["loc"]) or "it"
     what = "no such key" if first["type"] == "extra_forbidden" else first["msg"].lower()
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return f"{where}: {what}{more}"
+    return f"{on_one_line(where)}: {on_one_line(what)}{more}"

@@ -24,6 +24,11 @@ def plain(text: str) -> str:
     return CONTROL.sub("", text)
 
 
+def on_one_line(text: str, most: int = 300) -> str:
+    """Text of somebody else's within a sentence of ours."""
+    return "".join(letter if letter.isprintable() else "�" for letter in text[:most])
+
+
 def told(call: Call, width: int = 60) -> str:
     """A call in a few words."""
     first = str(next(iter(call.args.values()), "")).strip().partition("\n")[0]

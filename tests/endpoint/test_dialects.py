@@ -5,13 +5,14 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import anthropic
 import openai
 import pytest
 
-from mlagentbench.endpoint.server import CONNECTIONS, Endpoint, Question
+from mlagentbench.endpoint.server import CONNECTIONS, Endpoint, Question, Refusal
 from mlagentbench.records import Message, Prompt, Reply, ToolCall
 
 TOOL = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
@@ -221,8 +222,34 @@ BAD = {
     "an unknown role": b'{"messages": [{"role": "king", "content": "x"}]}',
     "a content that is none": b'{"messages": [{"role": "user", "content": 5}], "input": 5}',
     "a tool without a name": b'{"messages": [{"role": "user"}], "input": "x", "tools": [{"type": "function"}]}',
+    "a list": b'[{"messages": [{"role": "user"}]}]',
     "deep": b"[" * 100_000,
+    "deep within": b'{"messages": [{"role": "user"}], "input": "x", "a": ' + b"[" * 300 + b"]" * 300 + b"}",
+    "numbers that are none": b'{"messages": [{"role": "user"}], "input": "x", "temperature": NaN}',
 }
+MISFITS: dict[str, dict[str, Any]] = {
+    "stop sequences that are none": {"stop": 5},
+    "a stop sequence that is none": {"stop": ["a", {}]},
+    "options that are none": {"stream": True, "stream_options": "yes"},
+    "a function that is none": {"tools": [{"function": "read"}]},
+    "parameters that are none": {"tools": [{"function": {"name": "read", "parameters": ["path"]}}]},
+    "a call that is none": {"messages": [{"role": "assistant", "tool_calls": [{"function": "read"}]}]},
+}
+
+
+@pytest.mark.parametrize("more", MISFITS.values(), ids=MISFITS.keys())
+def test_a_part_that_does_not_fit_is_refused_with_a_sentence(asked: Asked, more: dict[str, Any]) -> None:
+    body = {"messages": [{"role": "user", "content": "x"}], **more}
+    code, answer = request(asked, "POST", "/v1/chat/completions", json.dumps(body).encode())
+    assert code == 400 and " must be " in answer["error"]["message"]
+    assert not asked.prompts
+
+
+def test_half_a_character_does_not_spoil_the_rest(asked: Asked) -> None:
+    said = rb'{"messages": [{"role": "user", "content": "cut \\ud800 off \ud83d\ude00 \ud83d"}], "stop": ["\udc00"]}'
+    assert request(asked, "POST", "/v1/chat/completions", said)[0] == 200
+    assert asked.prompts[0].messages[0].text == "cut \\ud800 off 😀 �"
+    assert Prompt.model_validate_json(asked.prompts[0].model_dump_json()) == asked.prompts[0]
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/v1/messages"])
@@ -249,10 +276,46 @@ def test_models_are_listed_tokens_counted_and_other_paths_unknown(asked: Asked, 
     assert request(asked, "POST", "/v1/embeddings", b"{}")[0] == 404
 
 
-def test_a_question_of_absurd_size_is_refused_before_it_is_read(asked: Asked) -> None:
+@pytest.mark.parametrize("digits", [11, 5000])
+def test_a_question_of_absurd_size_is_refused_before_it_is_read(asked: Asked, digits: int) -> None:
     with socket.create_connection(("127.0.0.1", asked.endpoint.port), timeout=20) as raw:
-        raw.sendall(b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n")
+        raw.sendall(b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: %s\r\n\r\n" % (b"9" * digits))
         assert b"413" in raw.recv(100)
+
+
+def test_of_many_questions_at_once_one_is_held_at_a_time(asked: Asked) -> None:
+    held: list[int] = []
+
+    def answer(question: Question) -> None:
+        held.append(len(asked.endpoint._pending))
+        question.answer(SAYS["text"])
+
+    asked.answer = answer
+    body = json.dumps({"messages": [{"role": "user", "content": "x"}]}).encode()
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: request(asked, "POST", "/v1/chat/completions", body)[0], range(24)))
+    assert found == [200] * 24 and held == [1] * 24
+
+
+def test_the_connections_of_one_program_are_not_those_of_another(asked: Asked) -> None:
+    other = Asked()
+    busy = [http.client.HTTPConnection("127.0.0.1", asked.endpoint.port, timeout=20) for _ in range(CONNECTIONS)]
+    try:
+        for each in busy:
+            each.request("GET", "/v1/models")
+            assert each.getresponse().read()
+        assert request(other, "GET", "/v1/models")[0] == 200
+    finally:
+        for each in busy:
+            each.close()
+        other.endpoint.close()
+
+
+def test_an_endpoint_that_is_closed_is_asked_nothing_more() -> None:
+    endpoint = Endpoint(None)
+    endpoint.close()
+    with pytest.raises(Refusal, match="the run is over"):
+        endpoint.submit(Prompt(messages=(Message(role="user", text="x"),)))
 
 
 def test_whoever_opens_very_many_connections_only_harms_himself(asked: Asked, gpt: Any) -> None:

@@ -47,6 +47,9 @@ SAID = {
     "cut off in the middle": ('{"a": "so far', "so far"),
     "numbers": ('{"a": 1_000}', 1000),
     "a list": ("{'a': ['x', 'y',]}", ["x", "y"]),
+    "a number too long to be one": ('{"a": ' + "9" * 5000 + ", b: 2}", "9" * 5000),
+    "a long comment": ('{"a": /* ' + "so " * 2000 + '*/ "x", b: 2}', "x"),
+    "a fence around nothing else": ('```json\n{a: "x"}\n\n\n  ```\n{a: "y"}', "x"),
     "nested": ("{'a': {'b': [1, {'c': 'd'}]}}", {"b": [1, {"c": "d"}]}),
 }
 

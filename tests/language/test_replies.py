@@ -141,9 +141,10 @@ def test_the_code_of_an_answer_is_its_block_or_all_of_it() -> None:
     assert code("Here:\n```python\nx = 1\n```\nDone.") == "x = 1\n"
     assert code("```\na\n```\n````\nb = '''\n```\n'''\n````") == "b = '''\n```\n'''\n"
     assert code("x = 1") == "x = 1\n"
+    assert code("```python\nx = 1\n````\ny = 2\n````") == "y = 2\n"  # of two that are open, the one that is closed
 
 
-@pytest.mark.parametrize("said", ["", "  \n", "```python\nx = 1\ny ="])
+@pytest.mark.parametrize("said", ["", "  \n", "```python\nx = 1\ny =", "```\n```", "```python\n\n```\nDone."])
 def test_an_answer_without_code_is_an_error_that_the_agent_hears(said: str) -> None:
     with pytest.raises(ActionError, match="the model"):
         code(said)

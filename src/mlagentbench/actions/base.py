@@ -31,6 +31,7 @@ Person = Callable[[str], str]
 REPLY = 4000  # tokens that a model may answer with
 LATEST = 40_000  # characters of the research log
 SHOWN = 10_000  # characters of a difference
+PAIRS = 4_000_000  # lines times lines of it: beyond, finding it can take minutes
 
 
 @dataclass
@@ -167,10 +168,20 @@ def load(interactive: bool = False, models: bool = False) -> dict[str, Action]:
 
 
 def difference(old: str, new: str, old_name: str, new_name: str) -> str:
-    """What is different between two texts, cut to what an observation can hold."""
-    lines = unified_diff(old.splitlines(), new.splitlines(), old_name, new_name, lineterm="")
-    change = "\n".join(lines)
+    """What is different between two texts, cut to what an observation can hold; of too many lines, only how many."""
+    before, after = old.splitlines(), new.splitlines()
+    if _pairs(before, after) > PAIRS:
+        return f"{len(before):,} lines became {len(after):,}; they are too many, and too different, to compare"
+    change = "\n".join(unified_diff(before, after, old_name, new_name, lineterm=""))
     return change if len(change) <= SHOWN else f"{change[:SHOWN]}\n[... {len(change) - SHOWN:,} more characters ...]"
+
+
+def _pairs(before: Sequence[str], after: Sequence[str]) -> int:
+    """How many pairs of lines there are between what both begin with and what both end with."""
+    shorter = min(len(before), len(after))
+    same = next((at for at in range(shorter) if before[at] != after[at]), shorter)
+    alike = next((at for at in range(shorter - same) if before[-1 - at] != after[-1 - at]), shorter - same)
+    return (len(before) - same - alike) * (len(after) - same - alike)
 
 
 def numbered(lines: Sequence[str], first: int) -> str:

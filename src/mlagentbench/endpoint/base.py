@@ -1,16 +1,23 @@
 """What the dialects have in common: questions read from JSON, answers written as JSON or as a stream of events."""
 
 import json
+import re
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any
+
+from pydantic_core import from_json
 
 from mlagentbench.records import Message, Prompt, Reply, Tool
 
 Json = dict[str, Any]
 Event = tuple[str, Json]  # the name of an event of a stream, and what it carries
 MOST = 32_000  # tokens of a reply, whatever a program asks for
+# Of characters: JSON writes a far one as a pair of escapes, and who cuts texts by length may leave one of the two.
+HALVES = re.compile(
+    rb"\\(?:\\|u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|(?P<half>u[dD][89a-fA-F][\da-fA-F]{2}))"
+)
 PIECE = 2_000  # characters of a reply in one event
 
 
@@ -47,6 +54,17 @@ class Dialect(ABC):
     end = ""
 
 
+def parsed(data: bytes) -> Json:
+    """A question as it came over the wire; half a character, as programs cut them, does not spoil the rest."""
+    try:
+        body = from_json(HALVES.sub(lambda found: b"\\ufffd" if found["half"] else found[0], data), allow_inf_nan=False)
+    except ValueError as error:
+        raise Malformed(f"not JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise Malformed("a question must be an object")
+    return body
+
+
 def text_of(content: object) -> str:
     """The words of a message, which may come in parts; what is no text is named."""
     if content is None:
@@ -68,6 +86,14 @@ def _part(part: object) -> str:
     return f"[{part.get('type', 'something')} left out]"
 
 
+def part(body: Json, name: str) -> Json:
+    """An object within another; an empty one if it is not there."""
+    found = body.get(name) or {}
+    if not isinstance(found, dict):
+        raise Malformed(f"{name} must be an object")
+    return found
+
+
 def items(body: Json, name: str) -> list[Json]:
     """A list of objects."""
     found = body.get(name) or []
@@ -78,9 +104,10 @@ def items(body: Json, name: str) -> list[Json]:
 
 def texts(found: object) -> tuple[str, ...]:
     """Stop sequences, of which there may be one, several or none."""
-    if found is None:
-        return ()
-    return (found,) if isinstance(found, str) else tuple(str(each) for each in found if each)  # type: ignore[attr-defined]
+    several = [] if found is None else [found] if isinstance(found, str) else found
+    if not isinstance(several, list) or not all(isinstance(each, str) for each in several):
+        raise Malformed("stop sequences must be texts")
+    return tuple(each for each in several if each)
 
 
 def limit(*asked: object) -> int:
@@ -91,10 +118,10 @@ def limit(*asked: object) -> int:
 
 def tool(about: Json, parameters: str) -> Tool:
     """A tool that the program offers."""
-    name = about.get("name")
+    name, schema = about.get("name"), part(about, parameters)
     if not isinstance(name, str) or not name:
         raise Malformed("a tool must have a name")
-    return Tool(name=name, description=str(about.get("description") or ""), parameters=about.get(parameters) or {})
+    return Tool(name=name, description=str(about.get("description") or ""), parameters=schema)
 
 
 def merged(talk: Iterable[Message]) -> tuple[Message, ...]:

@@ -12,6 +12,7 @@ from mlagentbench.endpoint.base import (
     fresh,
     items,
     limit,
+    part,
     pieces,
     text_of,
     texts,
@@ -30,10 +31,11 @@ class Chat(Dialect):
 
     def read(self, body: Json) -> Prompt:
         """Messages with their tool calls, tools, stop sequences."""
-        offered = [tool(each.get("function") or {}, "parameters") for each in items(body, "tools")]
+        offered = [tool(part(each, "function"), "parameters") for each in items(body, "tools")]
         talk = tuple(_message(each) for each in items(body, "messages"))
         if not talk:
             raise Malformed("messages is empty")
+        part(body, "stream_options")  # looked at only when the answer is there, which would be too late
         most = limit(body.get("max_completion_tokens"), body.get("max_tokens"))
         return Prompt(messages=talk, stop=texts(body.get("stop")), tools=tuple(offered), max_tokens=most)
 
@@ -57,7 +59,7 @@ class Chat(Dialect):
         for number, call in enumerate(reply.calls):
             yield chunk({"tool_calls": [{"index": number, **_call(call)}]})
         yield chunk({}, _ending(reply))
-        if (body.get("stream_options") or {}).get("include_usage"):
+        if part(body, "stream_options").get("include_usage"):
             yield "", {**head, "choices": [], "usage": _usage(reply)}
 
     def error(self, kind: str, message: str) -> Json:
@@ -75,7 +77,7 @@ def _message(said: Json) -> Message:
         raise Malformed(f"no role {said.get('role')!r}")
     calls = []
     for call in items(said, "tool_calls"):
-        function = call.get("function") or {}
+        function = part(call, "function")
         name, arguments = str(function.get("name", "")), str(function.get("arguments") or "")
         calls.append(ToolCall(id=str(call.get("id", "")), name=name, arguments=arguments))
     text = text_of(said.get("content"))

@@ -10,10 +10,10 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from socketserver import TCPServer, ThreadingMixIn, UnixStreamServer
-from threading import BoundedSemaphore, Thread
-from typing import Any, ClassVar
+from threading import BoundedSemaphore, Lock, Thread
+from typing import Any
 
-from mlagentbench.endpoint.base import Dialect, Json, Malformed
+from mlagentbench.endpoint.base import Dialect, Json, Malformed, parsed
 from mlagentbench.endpoint.chat import Chat
 from mlagentbench.endpoint.messages import Messages
 from mlagentbench.endpoint.responses import Responses
@@ -60,7 +60,10 @@ class Endpoint:
     def __init__(self, folder: Path | None) -> None:
         self.questions: SimpleQueue[Question] = SimpleQueue()
         self.news, self._bell = os.pipe()  # readable when there is a question
+        self.slots = BoundedSemaphore(CONNECTIONS)
+        self.turn = Lock()  # of those who ask: a question may take a gigabyte, and so only one is read at a time
         self._pending: set[Question] = set()
+        self._open, self._state = True, Lock()
         self._server: _Socket | _Loopback = _listening(folder) if folder else _Loopback(("127.0.0.1", 0), _Handler)
         self._server.endpoint = self
         Thread(target=self._server.serve_forever, daemon=True).start()
@@ -73,11 +76,14 @@ class Endpoint:
         return port
 
     def submit(self, prompt: Prompt) -> Reply:
-        """Ask, and wait."""
+        """Ask, and wait; nobody is asked any more when the run is over."""
         question = Question(prompt)
-        self._pending.add(question)
-        self.questions.put(question)
-        os.write(self._bell, b"?")
+        with self._state:
+            if not self._open:
+                raise Refusal("budget", "the run is over")
+            self._pending.add(question)
+            self.questions.put(question)
+            os.write(self._bell, b"?")
         try:
             return question.wait()
         finally:
@@ -94,6 +100,8 @@ class Endpoint:
 
     def close(self) -> None:
         """Refuse what still waits, and listen no more."""
+        with self._state:
+            self._open = False
         for question in list(self._pending):
             with suppress(Exception):
                 question.refuse("budget", "the run is over")
@@ -109,17 +117,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     timeout = SLOW
-    slots: ClassVar[BoundedSemaphore] = BoundedSemaphore(CONNECTIONS)
 
     def handle(self) -> None:
         """Whoever opens very many connections gets nothing on the last ones; whoever hangs up is not missed."""
-        if not self.slots.acquire(blocking=False):
+        slots = self._endpoint.slots
+        if not slots.acquire(blocking=False):
             return
         try:
             with suppress(ConnectionError, TimeoutError):
                 super().handle()
         finally:
-            self.slots.release()
+            slots.release()
 
     def do_GET(self) -> None:
         """Which models there are: one."""
@@ -133,20 +141,24 @@ class _Handler(BaseHTTPRequestHandler):
         path = self.path.partition("?")[0]
         dialect = DIALECTS.get(path.removesuffix("/count_tokens"), DIALECTS["/v1/chat/completions"])
         try:
-            body = self._body()
-            if path == "/v1/messages/count_tokens":
-                size = sum(len(message.text) for message in dialect.read({**body, "max_tokens": 1}).messages)
-                return self._json(200, {"input_tokens": size // 4 + 1})
-            if path not in DIALECTS:
-                raise Refusal("unknown_path", f"there is no {path}")
-            reply = self._endpoint.submit(dialect.read(body))
-        except Malformed as error:
+            with self._endpoint.turn:
+                answer = self._answer(path, dialect)
+        except (Malformed, RecursionError) as error:
             return self._json(400, dialect.error("invalid_request", str(error)))
         except Refusal as error:
             return self._json(CODES.get(error.kind, 400), dialect.error(error.kind, str(error)))
-        if body.get("stream"):
-            return self._stream(dialect, reply, body)
-        return self._json(200, dialect.write(reply))
+        return self._stream(answer) if isinstance(answer, list) else self._json(200, answer)
+
+    def _answer(self, path: str, dialect: Dialect) -> Json | list[str]:
+        """What is said to the question that comes next on the wire: in one piece, or as events."""
+        body = self._body()
+        if path == "/v1/messages/count_tokens":
+            size = sum(len(message.text) for message in dialect.read({**body, "max_tokens": 1}).messages)
+            return {"input_tokens": size // 4 + 1}
+        if path not in DIALECTS:
+            raise Refusal("unknown_path", f"there is no {path}")
+        reply = self._endpoint.submit(dialect.read(body))
+        return list(_frames(dialect, reply, body)) if body.get("stream") else dialect.write(reply)
 
     @property
     def _endpoint(self) -> Endpoint:
@@ -158,16 +170,10 @@ class _Handler(BaseHTTPRequestHandler):
         if not size.isdecimal():
             self.close_connection = True
             raise Malformed("a question must say its Content-Length")
-        if int(size) > LARGEST:
+        if len(size) > 12 or int(size) > LARGEST:
             self.close_connection = True
             raise Refusal("too_large", f"a question may have {LARGEST:,} bytes")
-        try:
-            body = json.loads(self.rfile.read(int(size)))
-        except (ValueError, RecursionError) as error:
-            raise Malformed(f"not JSON: {error}") from error
-        if not isinstance(body, dict):
-            raise Malformed("a question must be an object")
-        return body
+        return parsed(self.rfile.read(int(size)))
 
     def _json(self, code: int, body: Json) -> None:
         data = json.dumps(body).encode()
@@ -177,13 +183,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def _stream(self, dialect: Dialect, reply: Reply, body: Json) -> None:
+    def _stream(self, frames: list[str]) -> None:
         self.close_connection = True  # the end of the stream is the end of the connection
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
         self.end_headers()
-        for frame in _frames(dialect, reply, body):
+        for frame in frames:
             self.wfile.write(frame.encode())
 
     def log_message(self, format: str, *args: Any) -> None:

@@ -5,15 +5,19 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-SPACE = re.compile(r"(?:\s|//[^\n]*|#[^\n]*|/\*.*?\*/)*", re.DOTALL)
-FENCE = re.compile(r"^\s*(`{3,}|~{3,})[^\n`]*\n(.*?)(?:\n\s*\1.*)?$", re.DOTALL)
-WORD = re.compile(r"[A-Za-z_][\w .()-]*?(?=\s*[:=,}\]\n]|$)")
-NUMBER = re.compile(r"[+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
-NAMED = re.compile(r"""(['"`]?)([A-Za-z_][\w .()-]*?)\1\s*[:=]""")
+# Models repeat themselves without end: every search here is bounded, so that a long reply is read in no time.
+SPACE = re.compile(r"(?:\s|//[^\n]*|#[^\n]*)*")
+FENCE = re.compile(r"\s*(`{3,}|~{3,})[^\n`]*\n")
+FENCED = re.compile(r"^[ \t]*(`{3,}|~{3,})", re.MULTILINE)
+WORD = re.compile(r"[A-Za-z_][\w .()-]{0,99}?(?=\s{0,20}[:=,}\]\n]|$)")
+NUMBER = re.compile(r"([+-]?(?:\d[\d_]{0,300}\.?\d{0,300}|\.\d{1,300})(?:[eE][+-]?\d{1,9})?)\s*(?=[,}\]\n]|//|#|$)")
+NAMED = re.compile(r"""(['"`]?)([A-Za-z_][\w .()-]{0,59}?)\1\s{0,20}[:=]""")
+END = re.compile(r"[,}\]\n]|$")
 CLOSED = re.compile(r"\}[\s}\],]*(?:[`~]{3}.*)?$", re.DOTALL)
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "'": "'", "\\": "\\", "/": "/", "\n": ""}
 WORDS = {"true": True, "false": False, "null": None, "none": None}
 DEEPEST = 50
+FAR = 1000  # characters of comments after a quote, to see whether it ends its string
 
 
 class Unreadable(ValueError):
@@ -40,8 +44,11 @@ def read_object(text: str, names: Collection[str] = ()) -> dict[str, Any]:
 
 def unfenced(text: str) -> str:
     """The inside of a code fence, if the text is one; without it, the text."""
-    fenced = FENCE.match(text)
-    return fenced[2] if fenced else text
+    opening = FENCE.match(text)
+    if not opening:
+        return text
+    ends = (place.start() for place in FENCED.finditer(text, opening.end()) if place[1].startswith(opening[1]))
+    return text[opening.end() : next(ends, len(text))].rstrip()
 
 
 class _Reader:
@@ -50,6 +57,7 @@ class _Reader:
     def __init__(self, text: str, at: int, names: Collection[str]) -> None:
         self.text, self.at, self.names = text, at, names
         self._in_list = False
+        self._last_comment = text.rfind("*/")
 
     def value(self, depth: int) -> Any:
         if depth > DEEPEST:
@@ -99,11 +107,17 @@ class _Reader:
         return False
 
     def _skip(self) -> None:
-        self.at = self._after_space(self.at)
+        self.at = self._after_space(self.at, len(self.text))
 
-    def _after_space(self, at: int) -> int:
-        found = SPACE.match(self.text, at)
-        return found.end() if found else at
+    def _after_space(self, at: int, most: int) -> int:
+        """Where the text goes on after spaces and comments, which are looked for up to `most`."""
+        while found := SPACE.match(self.text, at, most):
+            at = found.end()
+            commented = at < self._last_comment and self.text.startswith("/*", at)
+            if not commented or (end := self.text.find("*/", at + 2, most)) < 0:
+                break
+            at = end + 2
+        return at
 
     def _key(self) -> str:
         here = self.text[self.at]
@@ -122,11 +136,11 @@ class _Reader:
     def _bare(self) -> Any:
         """A number, a word of JSON's or of Python's, or text without quotes, up to the end of its line."""
         number = NUMBER.match(self.text, self.at)
-        if number and re.match(r"\s*(?:[,}\]\n]|//|#|$)", self.text[number.end() :]):
+        if number:
             self.at = number.end()
-            text = number[0].replace("_", "")
+            text = number[1].replace("_", "")
             return int(text) if re.fullmatch(r"[+-]?\d+", text) else float(text)
-        end = re.compile(r"[,}\]\n]|$").search(self.text, self.at)
+        end = END.search(self.text, self.at)
         assert end
         text = self.text[self.at : end.start()].strip()
         if not text:
@@ -148,14 +162,15 @@ class _Reader:
 
     def _ends_here(self) -> bool:
         """Whether a quote is the last of its string, and not one that somebody forgot to escape."""
-        at = self._after_space(self.at)
+        most = self.at + FAR
+        at = self._after_space(self.at, most)
         follows = self.text[at : at + 1]
         if self._in_list:
             return follows in ("", ",", "]")
         if follows in ("", "}"):
             return not follows or bool(CLOSED.match(self.text, at))
         if comma := follows == ",":
-            at = self._after_space(at + 1)
+            at = self._after_space(at + 1, most)
             if self.text[at : at + 1] in ("", "}"):
                 return True
         named = NAMED.match(self.text, at)

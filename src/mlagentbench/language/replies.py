@@ -1,7 +1,9 @@
 """Reads a model's reply: entries such as Thought, Action and Action Input, and the action that they mean."""
 
 import re
-from collections.abc import Mapping, Sequence
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from pydantic import BaseModel
@@ -13,7 +15,7 @@ from mlagentbench.records import Call
 ACTION, INPUT = "Action", "Action Input"
 MARKS = r"[ \t>*_#`~\d.()-]*"  # of lists, headings, bold, quotes: before a name and after it
 LONGEST = 200
-BLOCK = re.compile(r"^(`{3,})[^\n`]*\n(.*?)^\1[ \t]*$", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r"^(`{3,})([^\n`]*)$", re.MULTILINE)
 
 
 class Doable(Protocol):
@@ -59,8 +61,9 @@ def split(text: str, names: Sequence[str]) -> dict[str, str]:
     places = [(known[_plain(place[1])], place.start(), place.end()) for place in heads.finditer(text)]
     found: dict[str, str] = {}
     for number, (name, _, begin) in enumerate(places, 1):
-        ends = [start for later, start, _ in places[number:] if name != INPUT or later == "Observation"]
-        found.setdefault(name, text[begin : ends[0] if ends else len(text)].strip())
+        later = (places[at] for at in range(number, len(places)))
+        ends = (start for other, start, _ in later if name != INPUT or other == "Observation")
+        found.setdefault(name, text[begin : next(ends, len(text))].strip())
         if name == INPUT:
             break
     return found
@@ -105,14 +108,30 @@ def _fitting(value: Any, field: Any) -> Any:
 
 def code(said: str) -> str:
     """The file that a model answered with: its code block, or all of it if there is none."""
-    blocks = [found[2] for found in BLOCK.finditer(said)]
-    if blocks:
-        return max(blocks, key=len)
-    if "```" in said:
+    blocks = [*_blocks(said)]
+    if not blocks and "```" in said:
         raise ActionError("the model's answer was cut off before its end; ask for a smaller change")
-    if not said.strip():
+    text = max(blocks, key=len) if blocks else said.strip("\n") + "\n"
+    if not text.strip():
         raise ActionError("the model answered nothing; describe the change in another way")
-    return said.strip("\n") + "\n"
+    return text
+
+
+def _blocks(said: str) -> Iterator[str]:
+    """What stands between two fences of one length, the second of them bare."""
+    fences = [*FENCE.finditer(said)]
+    bare: dict[str, list[int]] = defaultdict(list)
+    for place, fence in enumerate(fences):
+        if not fence[2].strip():
+            bare[fence[1]].append(place)
+    at = 0
+    while at < len(fences):
+        closing = bare[fences[at][1]]
+        later = bisect_right(closing, at)
+        if later < len(closing):
+            yield said[fences[at].end() + 1 : fences[closing[later]].start()]
+            at = closing[later]
+        at += 1
 
 
 def form(entries: Sequence[str] = ()) -> str:

@@ -27,7 +27,8 @@ STEPS, OBJECTS = "snapshots/manifest.jsonl", "snapshots/objects"
 OBJECT = re.compile(rf"{OBJECTS}/([0-9a-f]{{2}})/([0-9a-f]{{62}})(\.zst)?")
 FILE = re.compile(
     r"(run|result|result-\d{1,4}|judged)\.json|(trace|model_calls|grades)\.jsonl|agent\.py|crash\.txt"
-    rf"|outputs/[\w-]{{1,100}}\.txt|{STEPS}|{OBJECT.pattern}"
+    rf"|outputs/[\w-]{{1,100}}\.txt|{STEPS}|{OBJECT.pattern}",
+    re.ASCII,
 )
 
 

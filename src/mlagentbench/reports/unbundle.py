@@ -1,5 +1,7 @@
 """Reads a bundle back; it is somebody else's file, and nothing that it says is believed."""
 
+import errno
+import struct
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -13,6 +15,8 @@ from mlagentbench.home import scratch
 from mlagentbench.records import GB
 from mlagentbench.reports.bundle import CONTENTS, FILE, FORMAT, STEPS, Contents
 from mlagentbench.task import explain
+from mlagentbench.versions import refuse_newer
+from mlagentbench.words import on_one_line
 from mlagentbench.workspace.manifest import Manifest
 from mlagentbench.workspace.paths import shown
 
@@ -49,8 +53,12 @@ def unpack(path: Path, room: Path) -> Path:
             target = room / (contents.run if _is_name(contents.run) else "run")
             for name, (expected, _) in contents.files.items():
                 _lay(path, bundle, entries[name], expected, target / name)
-    except (BadZipFile, NotImplementedError, EOFError, RuntimeError, ValueError) as error:
-        raise _refused(path, str(error)) from error
+    except (BadZipFile, NotImplementedError, EOFError, RuntimeError, ValueError, struct.error) as error:
+        raise _refused(path, on_one_line(str(error))) from error
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # it points to a place before its own beginning
+            raise
+        raise _refused(path, "it is damaged") from error
     _check_size(path, target)
     return target
 
@@ -75,11 +83,11 @@ def _contents(path: Path, bundle: ZipFile, entries: dict[str, ZipInfo]) -> Conte
     if CONTENTS not in entries:
         raise _refused(path, f"it has no {CONTENTS}")
     try:
-        contents = Contents.model_validate_json(bundle.read(CONTENTS))
+        data = bundle.read(CONTENTS)
+        refuse_newer(path, data, FORMAT)
+        contents = Contents.model_validate_json(data)
     except ValidationError as error:
         raise _refused(path, f"{CONTENTS}: {explain(error)}") from error
-    if contents.format > FORMAT:
-        raise UsageError(f"{path} was written by a newer version ({contents.version}) of mlagentbench")
     if differing := contents.files.keys() ^ (entries.keys() - {CONTENTS}):
         raise _refused(path, f"{CONTENTS} and the files differ: {shown(min(differing))}")
     if wrong := [name for name, (_, size) in contents.files.items() if entries[name].file_size != size]:
@@ -115,7 +123,7 @@ def _check_size(path: Path, target: Path) -> None:
 
 
 def _is_name(name: str) -> bool:
-    return 0 < len(name) <= 200 and "/" not in name and "\0" not in name and name not in (".", "..")
+    return 0 < len(name.encode()) <= 200 and "/" not in name and "\0" not in name and name not in (".", "..")
 
 
 def _refused(path: Path, why: str) -> UsageError:

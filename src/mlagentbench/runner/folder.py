@@ -18,6 +18,7 @@ from mlagentbench.records import FORMAT, ModelCall, Record, Result, RunSpec, Ste
 from mlagentbench.sandbox.access.record import forget_after
 from mlagentbench.stopping import FILE as STOP
 from mlagentbench.task import explain
+from mlagentbench.versions import refuse_newer
 from mlagentbench.workspace.store import Store
 
 Kind = TypeVar("Kind", bound=Record)
@@ -31,9 +32,7 @@ class RunFolder:
         self.path = path.resolve()
         if not (self.path / "run.json").is_file():
             raise UsageError(f"{path} is not a run: it has no run.json")
-        self.spec = _read(self.path / "run.json", RunSpec)
-        if self.spec.format > FORMAT:
-            raise UsageError(f"{path} was written by a newer version ({self.spec.version}) of mlagentbench")
+        self.spec = _read(self.path / "run.json", RunSpec, FORMAT)
 
     @classmethod
     def create(cls, path: Path, spec: RunSpec, agent_file: Path | None = None) -> "RunFolder":
@@ -176,9 +175,12 @@ class RunFolder:
         }
 
 
-def _read(path: Path, kind: type[Kind]) -> Kind:
+def _read(path: Path, kind: type[Kind], known: int = 0) -> Kind:
     try:
-        return kind.model_validate_json(path.read_bytes())
+        data = path.read_bytes()
+        if known:
+            refuse_newer(path, data, known)
+        return kind.model_validate_json(data)
     except ValidationError as error:
         raise UsageError(f"{path} is damaged: {explain(error)}") from error
     except OSError as error:

@@ -1,6 +1,7 @@
 """What changed at each step, one line a step, only ever added to."""
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -11,6 +12,7 @@ from mlagentbench.workspace.objects import NAME
 from mlagentbench.workspace.tree import PLAIN
 
 OUTSIDE = {"", ".", ".."}
+LONGEST = 1 << 16  # bytes of a path: agents can make some that the kernel takes in pieces only
 
 
 class Entry(NamedTuple):
@@ -77,7 +79,7 @@ class Manifest:
         for number, (text, end) in enumerate(self._journal.lines(), 1):
             try:
                 line = _line(json.loads(text))
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 if end >= self._journal.path.stat().st_size:
                     return
                 raise Fault(f"{self._journal.path}: line {number} is damaged") from error
@@ -95,19 +97,36 @@ def _written(entry: Entry) -> dict[str, Any]:
 
 def _line(record: dict[str, Any]) -> Line:
     changed = {_inside(path): _entry(fields) for path, fields in record["changed"].items()}
-    return Line(int(record["step"]), changed, [_inside(path) for path in record["removed"]])
+    return Line(_whole(record["step"]), changed, [_inside(path) for path in record["removed"]])
 
 
 def _inside(path: str) -> str:
     # A published run is someone else's: its paths must not lead out of the folder it is restored to.
-    if "\0" in path or not OUTSIDE.isdisjoint(path.split("/")):
+    if not OUTSIDE.isdisjoint(path.split("/")):
         raise ValueError(path)
-    return path
+    return _name(path)
 
 
 def _entry(fields: dict[str, Any]) -> Entry:
     entry = Entry(**fields)
-    right = entry.kind in ("file", "folder", "link") and entry.mode == entry.mode & PLAIN and entry.size >= 0
-    if not right or "\0" in entry.target or (entry.kind == "file" and not NAME.fullmatch(entry.hash)):
+    _whole(entry.size)
+    _name(entry.target)
+    right = entry.kind in ("file", "folder", "link") and _whole(entry.mode) == entry.mode & PLAIN
+    if not right or (entry.kind == "link" and not entry.target):
+        raise ValueError(fields)
+    if entry.kind == "file" and not NAME.fullmatch(entry.hash):
         raise ValueError(fields)
     return entry
+
+
+def _whole(number: object) -> int:
+    if type(number) is not int or not 0 <= number < 1 << 63:  # True is no number of steps
+        raise ValueError(number)
+    return number
+
+
+def _name(text: str) -> str:
+    """What the kernel takes for a name: no NUL, and no half of a character."""
+    if "\0" in text or len(os.fsencode(text)) > LONGEST:
+        raise ValueError(text)
+    return text

@@ -10,11 +10,10 @@ from mlagentbench.records import Message, ModelCall, Prompt, Reply, Role
 
 MOST = 10_000  # calls of one run
 BIGGEST = 4 << 20  # bytes of one log file
-CALL = re.compile(
-    r"^=+prompt=+\n(?P<prompt>.*?)\n=+(?P<model>[^\n=]+) response \([^\n)]*\)=+\n(?P<reply>.*?)"
-    r"\n=+tokens=+\nNumber of prompt tokens: (?P<input>\d{1,9})\nNumber of sampled tokens: (?P<output>\d{1,9})",
-    re.DOTALL | re.MULTILINE,
+HEAD = re.compile(
+    r"^=+(?:(?P<prompt>prompt)|(?P<model>[^\n=]+) response \([^\n)]*\)|(?P<tokens>tokens))=+\n", re.MULTILINE
 )
+TOKENS = re.compile(r"Number of prompt tokens: (\d{1,9})\nNumber of sampled tokens: (\d{1,9})")
 NUMBER = re.compile(r"step_(\d+)_")
 BESIDES = ("Retrieval from Research Log", "Append Summary to Research Log")  # done by the agent's frame, not by it
 
@@ -44,11 +43,24 @@ def _number(name: str) -> int:
 
 
 def _in(logs: Logs, path: str, step: int, inside: bool, role: Role) -> Iterator[ModelCall]:
-    for call in CALL.finditer(logs.text(path, cap=BIGGEST)):
-        model = words(call["model"])
-        prompt = Prompt(messages=(Message(role="user", text=words(call["prompt"].strip())),))
-        taken, given = int(call["input"]), int(call["output"])
-        reply = Reply(text=words(call["reply"]), model=model, input_tokens=taken, output_tokens=given)
+    for said, model, reply, tokens in _replies(logs.text(path, cap=BIGGEST)):
+        prompt = Prompt(messages=(Message(role="user", text=words(said.strip())),))
+        answer = Reply(text=words(reply), model=words(model), input_tokens=tokens[0], output_tokens=tokens[1])
         yield ModelCall(
-            number=0, step=step, inside=inside, role=role, model=model, prompt=prompt, reply=reply, seconds=0.0
+            number=0, step=step, inside=inside, role=role, model=answer.model, prompt=prompt, reply=answer, seconds=0.0
         )
+
+
+def _replies(text: str) -> Iterator[tuple[str, str, str, tuple[int, int]]]:
+    """Prompt, model, reply and tokens, each under its head; what looks like a head elsewhere is part of a text."""
+    asked: re.Match[str] | None = None
+    answered: re.Match[str] | None = None
+    for head in HEAD.finditer(text):
+        if asked is None:
+            asked = head if head["prompt"] else None
+        elif answered is None:
+            answered = head if head["model"] else None
+        elif head["tokens"] and (counted := TOKENS.match(text, head.end())):
+            said, reply = text[asked.end() : answered.start()], text[answered.end() : head.start()].removesuffix("\n")
+            yield said, answered["model"], reply, (int(counted[1]), int(counted[2]))
+            asked = answered = None

@@ -87,7 +87,7 @@ def _who(talk: Talk) -> Contestant:
 
 def _limits(talk: Talk) -> Limits:
     steps, seconds = talk.number("max_steps"), talk.number("max_time")
-    return Limits(steps=int(steps) if steps and steps >= 1 else 50, hours=seconds / 3600 if seconds else 5.0)
+    return Limits(steps=int(steps) if steps and steps >= 1 else 50, hours=max(seconds / 3600, 1e-9) if seconds else 5.0)
 
 
 def _seconds(logs: Logs) -> float | None:
@@ -118,7 +118,7 @@ def _start(deeds: list[Deed], took: float | None) -> float | None:
     times = [deed.time for deed in deeds if deed.time is not None]
     if not times:
         return None
-    return min(times[0], max(times) - took) if took else times[0]
+    return max(min(times[0], max(times) - took), 1.0) if took else times[0]
 
 
 def _steps(deeds: list[Deed], start: float | None, took: float | None) -> list[Step]:

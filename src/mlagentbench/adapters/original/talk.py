@@ -14,11 +14,15 @@ from mlagentbench.words import plain
 STATE = re.compile(r"agent_(\d+)(?:_(\d+))?\.json")
 TOLD = re.compile(r"^Namespace\(.{1,20000}\)$", re.MULTILINE)
 BEGINNING = re.compile(r"^Step 0:$|^> Entering new .*$", re.MULTILINE)  # before it stands the prompt, with examples
-DEED = re.compile(r"^Action: *(?P<action>[^\n]+)\n+Action Input:(?P<input>.*?)^Observation:", re.DOTALL | re.MULTILINE)
-AUTOGPT = re.compile(r"^ *NEXT ACTION: *COMMAND = (?P<action>.*?) +ARGUMENTS = (?P<input>.*)$", re.MULTILINE)
+ACTION = re.compile(r"^Action: *(?P<action>[^\n]+)\n+Action Input:", re.MULTILINE)
+OBSERVATION = re.compile(r"^Observation:", re.MULTILINE)
+AUTOGPT = re.compile(
+    r"^ *NEXT ACTION: *COMMAND = (?P<action>[^\n]{0,200}?) {1,20}ARGUMENTS = (?P<input>.*)$", re.MULTILINE
+)
 ANSWER = re.compile(r"^ *SYSTEM: *(?:Command \S+ returned: )?", re.MULTILINE)
 THOUGHTS = re.compile(r"^.*THOUGHTS: ", re.MULTILINE)
 ENTRIES = ("Action", "Action Input")
+NO_LITERAL = (ValueError, SyntaxError, TypeError, RecursionError, MemoryError)
 BIGGEST = 16 << 20  # bytes of a log that is searched
 NEAR = 3  # entries of the talk that a step may lie ahead of
 
@@ -93,7 +97,7 @@ def _told(text: str) -> dict[str, Any]:
         call = ast.parse(line[0], mode="eval").body if line else None
         keywords = call.keywords if isinstance(call, ast.Call) else []
         return {keyword.arg: ast.literal_eval(keyword.value) for keyword in keywords if keyword.arg}
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
+    except NO_LITERAL:
         return {}
 
 
@@ -108,13 +112,30 @@ def _entries(main: str) -> Iterator[Deed]:
     """The form of Thought, Action, Action Input, Observation, which research, ReAct and LangChain agents share."""
     begin = BEGINNING.search(main)
     at = begin.end() if begin else len(main)
-    found = [*DEED.finditer(main, at)]
-    said = main[at : found[0].start()] if found else ""
-    for number, deed in enumerate(found):
-        after = found[number + 1].start() if number + 1 < len(found) else len(main)
-        action, thought = deed["action"].strip(), _spoken(said)
-        seen, said = _parted(main[deed.end() : after])
-        yield Deed(action, arguments(action, _input(deed["input"])), words(seen), thought=thought)
+    found = [*_asked(main, at)]
+    said = main[at : found[0][0].start()] if found else ""
+    for number, (asked, observed) in enumerate(found):
+        after = found[number + 1][0].start() if number + 1 < len(found) else len(main)
+        action, thought = asked["action"].strip(), _spoken(said)
+        seen, said = _parted(main[observed.end() : after])
+        yield Deed(
+            action, arguments(action, _input(main[asked.end() : observed.start()])), words(seen), thought=thought
+        )
+
+
+def _asked(main: str, at: int) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
+    """Every action with its input, and the observation that follows next; actions within an input are part of it."""
+    observations = OBSERVATION.finditer(main, at)
+    observed = next(observations, None)
+    for action in ACTION.finditer(main, at):
+        if action.start() < at:
+            continue
+        while observed and observed.start() < action.end():
+            observed = next(observations, None)
+        if not observed:
+            return
+        yield action, observed
+        at = observed.end()
 
 
 def _parted(text: str) -> tuple[str, str]:
@@ -163,5 +184,5 @@ def _autogpt(main: str) -> Iterator[Deed]:
 def _literal(text: str) -> Any:
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
+    except NO_LITERAL:
         return text

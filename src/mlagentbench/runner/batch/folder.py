@@ -16,6 +16,7 @@ from mlagentbench.runner.batch.job import Job
 from mlagentbench.runner.batch.plan import Plan
 from mlagentbench.stopping import FILE as STOP
 from mlagentbench.task import explain
+from mlagentbench.versions import refuse_newer
 
 FORMAT = 1
 OURS = {"batch.json", "batch.json.part", "batch.lock", "index.sqlite", STOP}
@@ -79,14 +80,13 @@ class BatchFolder:
         """What is asked for."""
         path = self.path / "batch.json"
         try:
-            record = BatchRecord.model_validate_json(path.read_bytes())
+            data = path.read_bytes()
+            refuse_newer(path, data, FORMAT)
+            return BatchRecord.model_validate_json(data)
         except ValidationError as error:
             raise UsageError(f"{path} is damaged: {explain(error)}") from error
         except OSError as error:
             raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-        if record.format > FORMAT:
-            raise UsageError(f"{path} was written by a newer version ({record.version}) of mlagentbench")
-        return record
 
     def write(self, record: BatchRecord) -> None:
         """Whole or not at all."""

@@ -1,0 +1,137 @@
+"""What earlier versions wrote: shown, graded, verified, reported, exported and resumed by this one."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from mlagentbench.errors import Fault, UsageError
+from mlagentbench.records import FORMAT, RunSpec, Step
+from mlagentbench.reports.unbundle import unpack
+from mlagentbench.runner.batch.folder import BatchFolder
+from mlagentbench.runner.folder import RunFolder
+from mlagentbench.runner.setup import Setup
+from mlagentbench.sandbox.access.record import read_access
+
+HERE = Path(__file__).parent
+VERSIONS = sorted((path.name for path in HERE.iterdir() if path.name.isdecimal()), key=int)
+BUNDLES = sorted(HERE.glob("*.zip"))
+Call = Callable[..., CompletedProcess[str]]
+
+
+def edit(path: Path, **changes: Any) -> None:
+    """Change a file as JSON, whatever else stands in it."""
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes, indent=2))
+
+
+@pytest.fixture(params=VERSIONS)
+def old(request: pytest.FixtureRequest, setup: Setup, tmp_path: Path) -> Path:
+    """A copy of a recorded run, as if its task, grader and runtime had not changed since."""
+    place = Path(shutil.copytree(HERE / request.param, tmp_path / "old"))
+    for name in ("run.json", "result.json"):
+        edit(place / name, hashes=setup.hashes.model_dump())
+    return place
+
+
+@pytest.fixture
+def call(cli: Call) -> Call:
+    """A command that must go well; the recorded runs name their task and their model from here."""
+
+    def go(*args: object) -> CompletedProcess[str]:
+        done = cli(*args, cwd=HERE)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done
+
+    return go
+
+
+def test_every_version_that_was_ever_written_is_on_record() -> None:
+    assert [str(number) for number in range(1, FORMAT + 1)] == VERSIONS
+
+
+def test_all_of_an_old_run_can_be_read(old: Path) -> None:
+    folder = RunFolder(old)
+    steps, calls = folder.steps(), list(folder.calls())
+    assert (len(steps), len(calls), folder.result and folder.result.score) == (8, 9, 0.0)
+    assert [step.call.action for step in steps if step.failed] == ["Dance"]
+    assert folder.store(writable=False).content(8, "notes/ideas.txt").decode() == "the id itself: é\ndone\n"
+    assert {access.path for access in read_access(old, 5)} >= {"/workspace/train.py"}
+
+
+def test_an_old_run_is_shown(old: Path, call: Call) -> None:
+    assert "Edit Script (AI)" in call("show", old).stdout
+    assert json.loads(call("show", old, "--json").stdout)["result"]["steps"] == 8
+    assert "+the id itself: é" in call("show", old, "--step", 2, "--diff").stdout
+
+
+def test_an_old_run_is_graded_again_at_its_end_and_at_every_step(old: Path, call: Call) -> None:
+    assert json.loads(call("grade", old, "--json").stdout)[0]["score"] == 0.0
+    grades = json.loads(call("grade", old, "--every-step", "--json").stdout)
+    assert grades[-1]["score"] == 0.0 and grades[0]["score"] is None
+
+
+def test_every_claim_of_an_old_run_is_verified(old: Path, call: Call) -> None:
+    checks = json.loads(call("verify", old, "--trust-agent", "--json").stdout)
+    assert len(checks) > 20 and "the agent, given the recorded replies" in checks[-1]["what"]
+
+
+def test_an_old_run_is_reported_and_exported(old: Path, call: Call, tmp_path: Path) -> None:
+    call("report", old, "--out", tmp_path / "report")
+    assert "toy" in (tmp_path / "report" / "index.html").read_text()
+    call("export", old, "-o", tmp_path / "again.zip")
+    assert RunFolder(unpack(tmp_path / "again.zip", tmp_path / "again")).steps() == RunFolder(old).steps()
+
+
+def test_an_old_run_goes_on_from_any_of_its_steps(old: Path, call: Call) -> None:
+    before = RunFolder(old).steps()
+    result = json.loads(call("resume", old, "--from-step", 6, "--json").stdout)
+    assert (result["score"], result["ending"], result["steps"]) == (0.0, "submitted", 8)
+    again = RunFolder(old).steps()
+    assert again[:6] == before[:6] and [step.call for step in again] == [step.call for step in before]
+
+
+@pytest.mark.parametrize("bundle", BUNDLES, ids=lambda path: path.stem)
+def test_an_old_bundle_is_opened_and_holds_the_run(bundle: Path, tmp_path: Path) -> None:
+    assert RunFolder(unpack(bundle, tmp_path)).steps() == RunFolder(HERE / bundle.stem).steps()
+
+
+def test_a_run_of_a_later_version_is_refused_in_one_line_whatever_else_it_says(old: Path, cli: Call) -> None:
+    edit(old / "run.json", format=FORMAT + 1, version="9.9\x1b[2J", colour="blue", seed=None)
+    told = cli("show", old)
+    assert told.returncode == 2 and len(told.stderr.splitlines()) == 1
+    assert "newer version of mlagentbench (9.9�[2J" in told.stderr and "pip install --upgrade" in told.stderr
+
+
+def test_a_batch_of_a_later_version_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "batch.json").write_text('{"format": 2, "version": "9.9", "plans": []}')
+    with pytest.raises(UsageError, match="newer version"):
+        BatchFolder(tmp_path).read()
+
+
+def test_a_field_that_this_version_does_not_know_is_never_ignored(old: Path) -> None:
+    edit(old / "run.json", colour="blue")
+    with pytest.raises(UsageError, match="is damaged: colour: no such key"):
+        RunFolder(old)
+    with pytest.raises(ValidationError):
+        Step.model_validate_json('{"number": 1, "call": {"action": "a"}, "observation": "", "colour": 1}')
+
+
+def test_an_unknown_field_of_a_step_is_a_fault_that_names_its_line(old: Path) -> None:
+    lines = (old / "trace.jsonl").read_text().splitlines(keepends=True)
+    (old / "trace.jsonl").write_text("".join([lines[0], lines[1].replace('{"number"', '{"colour": 1, "number"')]))
+    with pytest.raises(Fault, match="line 2 is damaged: colour: no such key"):
+        RunFolder(old).steps()
+
+
+@pytest.mark.parametrize("kind", [RunSpec, Step])
+def test_what_may_be_missing_has_its_default(old: Path, kind: type[RunSpec] | type[Step]) -> None:
+    path = old / ("run.json" if kind is RunSpec else "trace.jsonl")
+    given = json.loads(path.read_text() if kind is RunSpec else path.read_text().splitlines()[0])
+    optional = {name: field for name, field in kind.model_fields.items() if not field.is_required()}
+    bare = kind.model_validate({name: value for name, value in given.items() if name not in optional})
+    assert all(getattr(bare, name) == field.get_default(call_default_factory=True) for name, field in optional.items())

@@ -1,0 +1,60 @@
+"""Run-length masks of identify-contrails: refused, or exactly the pixels that the runs say."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from types import ModuleType
+
+from mutation import mutated
+
+from mlagentbench.discovery import module_at
+from mlagentbench.task import SUITE
+
+RAISES = (ValueError,)
+WEIGHT, SHORT = 70, 400
+PIXELS = 256
+SEEDS = [b"1 3 10 5 250 7", b"-", b"1 256", b"5 1 7 1 9 1"]
+WORDS = [
+    b" ",
+    b"0",
+    b"-1",
+    b"256",
+    b"257",
+    b"+3",
+    b"1e2",
+    b"\t",
+    b"\xc2\xa0",
+    "٣".encode(),
+    b"-",
+    b"999999999",
+    b"4294967297",
+]
+damaged = mutated(SEEDS, WORDS)
+
+
+def make(random: Random) -> bytes:
+    if random.random() < 0.5:
+        return damaged(random)
+    numbers = sorted(random.randrange(PIXELS + 3) for _ in range(random.randrange(12)))
+    pairs = zip(numbers[::2], numbers[1::2], strict=False)
+    return " ".join(f"{start} {end - start}" for start, end in pairs).encode()
+
+
+@contextmanager
+def opened(room: Path) -> Iterator[ModuleType]:
+    """The grader."""
+    yield module_at(SUITE / "identify-contrails" / "grade.py")
+
+
+def attempt(case: bytes, grader: ModuleType) -> None:
+    text = case.decode("utf-8", "replace")
+    mask = grader.decode(text, PIXELS)
+    assert mask.shape == (PIXELS,)
+    numbers = [int(word) for word in text.split()] if text != "-" else []
+    marked = {
+        pixel
+        for start, length in zip(numbers[::2], numbers[1::2], strict=True)
+        for pixel in range(start, start + length)
+    }
+    assert {int(place) + 1 for place in mask.nonzero()[0]} == marked

@@ -1,0 +1,40 @@
+"""Submitted tables, against the readers of all tasks and the grader of house-price."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mutation import mutated
+
+from mlagentbench.discovery import module_at
+from mlagentbench.errors import InvalidSubmission
+from mlagentbench.task import SUITE
+
+RAISES = (InvalidSubmission,)
+WEIGHT, SHORT = 40, 150
+ROWS = b"".join(b"%d,%d.5\r\n" % (number, 1000 * number) for number in range(1, 13))
+SEEDS = [b"Id,SalePrice\r\n" + ROWS, b'\xef\xbb\xbf"Id","SalePrice"\n' + ROWS.replace(b"\r", b"")]
+WORDS = [
+    *(b",", b"\n", b"\r\n", b'"', b'""', b";", b"\t", b"1,", b"nan", b"inf", b"1e99", b"1e101", b"-0", b"1_0", b"0x1"),
+    *(b"\xef\xbb\xbf", "٣".encode(), "\u2028".encode(), b"Id", b"SalePrice", b"\0", b"=1+1", b"None", b"NA", b" "),
+]
+
+make = mutated(SEEDS, WORDS)
+
+
+@contextmanager
+def opened(room: Path) -> Iterator[tuple[Path, object]]:
+    """The grader of house-price, and where answers and submissions lie."""
+    (room / "answers.csv").write_bytes(SEEDS[0].replace(b"\r", b""))
+    yield room, module_at(SUITE / "house-price" / "grade.py")
+
+
+def attempt(case: bytes, thing: tuple[Path, object]) -> None:
+    room, grader = thing
+    (room / "submission.csv").write_bytes(case)
+    try:
+        score = grader.grade(room / "submission.csv", room)  # type: ignore[attr-defined]
+    except InvalidSubmission as error:
+        assert "\n" not in str(error) and len(str(error)) < 1000, str(error)
+        raise
+    assert 0 <= score < 1e101
