@@ -147,6 +147,32 @@ def test_a_file_action_that_fills_the_workspace_is_put_back_too(open_env: Open, 
     assert "f99" not in do(env, "List Files")
 
 
+WAKES = """
+import ctypes, threading, time
+libc = ctypes.CDLL(None)
+event = (ctypes.c_int * 16)(0, 0, 18, 0)  # by a signal, which is SIGCONT
+timer, often = ctypes.c_void_p(), (ctypes.c_long * 4)(0, 200_000_000, 0, 200_000_000)
+assert not libc.timer_create(1, event, ctypes.byref(timer)) and not libc.timer_settime(timer, 0, often, None)
+def edit(then):
+    while True:
+        time.sleep(0.01)
+        if time.monotonic() > then: open("late.txt", "w").write("late")
+threading.Thread(target=edit, args=[time.monotonic() + 1]).start()
+kept = 1
+"""
+
+
+def test_an_interpreter_that_has_itself_woken_is_ended_and_what_it_did_is_undone(
+    env: Environment, do: Do, until: Callable[[Callable[[], object]], None]
+) -> None:
+    assert do(env, "Python REPL", command=WAKES) == "(no output)"
+    until((env.world.workspace.root / "late.txt").exists)
+    seen = do(env, "List Files")
+    assert "late.txt" not in seen and "[the interpreter went on after its step: it was ended" in seen
+    assert do(env, "Python REPL", command="'kept' in globals()") == "False"
+    assert "went on" not in do(env, "List Files") and "late.txt" not in env.world.store.state(4)
+
+
 def test_a_script_may_delete_everything_but_what_is_read_only(env: Environment, do: Do) -> None:
     script = "import os, shutil\nfor n in os.listdir('.'):\n    shutil.rmtree(n, True)\n"
     script += "    try: os.remove(n)\n    except OSError: pass\n"

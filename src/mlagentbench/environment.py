@@ -122,6 +122,7 @@ class Environment:
 
     def _done(self, call: Call, problem: str) -> Step:
         started, number = self.clock, len(self.steps) + 1
+        disturbed = self._disturbed(number)
         self.current, self.world.execution = call, None
         self.world.seconds = min(self.spec.limits.script_minutes * 60, self.seconds_left)
         action = self._known.get(call.action)
@@ -139,7 +140,7 @@ class Environment:
         ends = bool(action and action.ends and not failed)
         if ends:
             self.world.close()  # nothing may move in the workspace that is graded
-        notes = self._record_workspace(number) if action and action.changes else ()
+        notes = disturbed + (self._record_workspace(number) if action and action.changes else ())
         step = Step(
             number=number,
             call=call,
@@ -156,6 +157,16 @@ class Environment:
         self._submitted = ends
         self._append(step)
         return step
+
+    def _disturbed(self, number: int) -> tuple[str, ...]:
+        """End an interpreter that went on after its step, and undo what it did to files since."""
+        world = self.world
+        if world.repl is None or world.repl.at_rest:
+            return ()
+        world.repl.close()
+        world.repl = None
+        world.store.restore(number - 1, world.workspace.root, world.workspace.owner)
+        return ("[the interpreter went on after its step: it was ended, and the workspace is as that step left it]",)
 
     def _append(self, step: Step) -> None:
         self.steps.append(step)
