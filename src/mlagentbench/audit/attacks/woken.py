@@ -4,7 +4,7 @@ from mlagentbench.audit.programs import TimedAttack
 
 
 class Woken(TimedAttack):
-    """Has itself woken by timers and sockets while it is stopped, to keep every core busy while the starter is timed."""
+    """Has itself woken by timers or sockets while it is stopped, to keep the cores busy while the starter is timed."""
 
     lines = (11, 27)
     code = """
