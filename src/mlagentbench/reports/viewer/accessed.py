@@ -5,13 +5,12 @@ from typing import NamedTuple
 
 from mlagentbench.reports.runs import Run
 from mlagentbench.reports.viewer.pieces import Piece, cut, level, weight
-from mlagentbench.sandbox.access.places import place_of
+from mlagentbench.sandbox.access.places import OWN, place_of
 from mlagentbench.sandbox.access.record import Access, foreign
 
 BUDGET = 200_000  # bytes of folded lists in a page
 STAND = 6  # that stand unfolded in a step
 LONG = 160  # characters of a path that stands unfolded
-OWN = ("/workspace", "/tmp", "/home/agent", "/dev/shm")
 BREAKS = str.maketrans({"\n": "␊", "\r": "␍", "\t": "␉"})  # else a path could pretend to be two
 
 
