@@ -168,9 +168,35 @@ def test_an_interpreter_that_has_itself_woken_is_ended_and_what_it_did_is_undone
     assert do(env, "Python REPL", command=WAKES) == "(no output)"
     until((env.world.workspace.root / "late.txt").exists)
     seen = do(env, "List Files")
-    assert "late.txt" not in seen and "[the interpreter went on after its step: it was ended" in seen
+    assert "late.txt" not in seen and "had itself woken, and was ended; the workspace is again" in seen
     assert do(env, "Python REPL", command="'kept' in globals()") == "False"
-    assert "went on" not in do(env, "List Files") and "late.txt" not in env.world.store.state(4)
+    assert "woken" not in do(env, "List Files") and "late.txt" not in env.world.store.state(4)
+
+
+VOIDS = """
+import ctypes, os, signal, threading
+libc = ctypes.CDLL(None)
+signal.signal(signal.SIGCONT, lambda *_: None)
+for number in range(300): open(f"file{number}", "w").close()
+def edit(number=0):
+    while True:
+        number = (number + 7) % 300
+        os.rename(f"file{number}", "other"); os.rename("other", f"file{number}")
+threading.Thread(target=edit).start()
+for number in range(1, 200):
+    timer, once = ctypes.c_void_p(), (ctypes.c_long * 4)(0, 0, 0, number * 1_000_000)
+    libc.timer_create(1, (ctypes.c_int * 16)(0, 0, 18, 0), ctypes.byref(timer))
+    libc.timer_settime(timer, 0, once, None)
+"""
+
+
+def test_files_that_change_under_our_hands_end_who_changes_them_and_not_the_run(env: Environment, do: Do) -> None:
+    for _ in range(6):
+        do(env, "Python REPL", command=VOIDS)
+        do(env, "Execute Script", script_name="train.py")
+    told = "".join(step.observation for step in env.steps)
+    assert "what was stopped after its step had itself woken, and was ended" in told
+    assert env.fault is None
 
 
 def test_a_script_may_delete_everything_but_what_is_read_only(env: Environment, do: Do) -> None:

@@ -18,6 +18,7 @@ from mlagentbench.workspace.paths import shown
 from mlagentbench.workspace.store import TooBig
 
 PATIENCE = 100  # calls after the end
+WOKEN = "what was stopped after its step had itself woken, and was ended"
 
 
 class Environment:
@@ -159,14 +160,21 @@ class Environment:
         return step
 
     def _disturbed(self, number: int) -> tuple[str, ...]:
-        """End an interpreter that went on after its step, and undo what it did to files since."""
-        world = self.world
-        if world.repl is None or world.repl.at_rest:
+        """Undo what an interpreter did to files after its step."""
+        if not self._calmed():
             return ()
-        world.repl.close()
-        world.repl = None
-        world.store.restore(number - 1, world.workspace.root, world.workspace.owner)
-        return ("[the interpreter went on after its step: it was ended, and the workspace is as that step left it]",)
+        self.world.store.restore(number - 1, self.world.workspace.root, self.world.workspace.owner)
+        return (f"[{WOKEN}; the workspace is again as that step left it]",)
+
+    def _calmed(self, broken: bool = False) -> bool:
+        """End an interpreter that had itself woken after its step, an outside program only if it broke something."""
+        world = self.world
+        found = [each for each in (world.repl, world.outside if broken else None) if each and not each.at_rest]
+        for each in found:
+            each.close()
+        world.repl = None if world.repl in found else world.repl
+        world.outside = None if world.outside in found else world.outside
+        return bool(found)
 
     def _append(self, step: Step) -> None:
         self.steps.append(step)
@@ -177,9 +185,25 @@ class Environment:
             near = difflib.get_close_matches(call.action, self.actions, 1)
             hint = f" Did you mean {near[0]}?" if near else ""
             raise ActionError(f"there is no action {call.action!r}.{hint} There are: {', '.join(self.actions)}")
-        return action(self.world, call.args)
+        try:
+            return action(self.world, call.args)
+        except Fault as fault:  # files that change under our hands are no fault of ours
+            if not self._calmed(broken=True):
+                raise
+            raise ActionError(f"{WOKEN}: {fault}") from fault
 
     def _record_workspace(self, number: int) -> tuple[str, ...]:
+        """Keep the workspace; once more if somebody was at work meanwhile, who then is no more."""
+        try:
+            notes = self._keep_workspace(number)
+            if not self._calmed():
+                return notes
+        except Fault:
+            if not self._calmed(broken=True):
+                raise
+        return (f"[{WOKEN}]", *self._keep_workspace(number))
+
+    def _keep_workspace(self, number: int) -> tuple[str, ...]:
         """Take the step's snapshot; what may not be is put back, and the agent is told."""
         store, workspace, limits = self.world.store, self.world.workspace, self.spec.limits
         execution = self.world.execution

@@ -52,7 +52,7 @@ class Tree:
         self.root = root or (_first_child(pid) if self.isolated else pid)
         self.ended = os.pidfd_open(pid)
         self._root_ended = os.pidfd_open(self.root)
-        self._rest: dict[str, int] = {}
+        self._rest: dict[str, int] | None = None  # what each thread had used when all were stopped
 
     def members(self) -> list[int]:
         """Every process that runs the agent's code."""
@@ -83,10 +83,12 @@ class Tree:
 
     @property
     def stirred(self) -> float:
-        """Seconds of processor time since the pause, though all were stopped; no end of it if threads came or went.
+        """Seconds of processor time while all are stopped; without end if threads came or went.
 
         Whoever is stopped can have had himself woken: timers and sockets send any signal, and so the one that wakes.
         """
+        if self._rest is None:
+            return 0.0
         now = self._spent()
         same = now.keys() == self._rest.keys()
         return (sum(now.values()) - sum(self._rest.values())) / 1e9 if same else math.inf
@@ -97,6 +99,7 @@ class Tree:
 
     def unpause(self) -> None:
         """Let all go on."""
+        self._rest = None
         _signal(self.members(), signal.SIGCONT)
 
     def end(self) -> None:
