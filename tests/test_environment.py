@@ -10,6 +10,7 @@ from mlagentbench.environment import Environment
 from mlagentbench.errors import Fault, RunOver
 from mlagentbench.records import Call, Step
 from mlagentbench.runner.folder import RunFolder
+from mlagentbench.runner.setup import set_up
 
 Open = Callable[..., Environment]
 Do = Callable[..., str]
@@ -124,6 +125,21 @@ def test_a_final_answer_ends_the_run_and_a_wrong_one_does_not(env: Environment, 
     assert env.ending == "submitted"
     with pytest.raises(RunOver):
         do(env, "List Files")
+
+
+@pytest.mark.parametrize("locked", [".", "data", "data/in"])
+def test_a_script_cannot_lock_the_commands_after_it_out(
+    open_env: Open, do: Do, variant: Callable[..., Path], toy: Path, locked: str
+) -> None:
+    told = (toy / "task.toml").read_text().replace('"data/"', '"data/in/kept.csv"')
+    folder = variant({"task.toml": told})
+    (folder / "starter" / "data" / "in").mkdir(parents=True)
+    (folder / "starter" / "data" / "in" / "kept.csv").write_text("1")
+    env = open_env(setup=set_up(str(folder), "open", "bwrap", print))
+    do(env, "Write File", file_name="lock.py", content=f"import os; os.chmod({locked!r}, 0)")
+    do(env, "Write File", file_name="look.py", content="print(open('data/in/kept.csv').read())")
+    assert "exit code 0" in do(env, "Execute Script", script_name="lock.py")
+    assert do(env, "Execute Script", script_name="look.py").endswith("\n1")
 
 
 def test_a_full_workspace_is_put_back_and_the_agent_is_told(env: Environment, do: Do) -> None:

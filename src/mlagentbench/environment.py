@@ -207,7 +207,7 @@ class Environment:
         """Take the step's snapshot; what may not be is put back, and the agent is told."""
         store, workspace, limits = self.world.store, self.world.workspace, self.spec.limits
         execution = self.world.execution
-        workspace.root.mkdir(exist_ok=True)  # without a sandbox, a script can remove even that
+        workspace.unlock()
         try:
             if execution and execution.limit == "disk":
                 raise TooBig("the disk limit was hit")
