@@ -67,7 +67,9 @@ def grade(
                 (earlier / str(number)).mkdir()
                 history.lay(store, each, earlier / str(number))
             report = _ask_child(task, (*submission, earlier), data.private, sandbox, stopping or Stopping())
-    violations = (*report.violations, *history.said(runs, report.earlier, report.violations))
+    whole = task.config.submission == "." or not task.has_rules or not history.crowded(store.state(step))
+    known = report.violations if whole else (*report.violations, history.CROWDED)
+    violations = (*known, *history.said(runs, report.earlier, known))
     found = Grade(score=report.score, invalid=report.invalid, violations=violations)
     return found.but(seconds=round(time.monotonic() - started, 3))
 
@@ -93,9 +95,8 @@ def _submission(task: Task, store: Store, step: int) -> Iterator[tuple[Path, Pat
             target, sources = folder / Path(wanted).name, folder / "sources"
             store.export(step, wanted, target)
             sources.mkdir()
-            for name in islice(history.scripts(state), history.SCRIPTS):
-                (sources / name).parent.mkdir(parents=True, exist_ok=True)
-                store.export(step, name, sources / name)
+            for name, script in islice(history.scripts(state).items(), history.SCRIPTS):
+                history.put(store, step, name, script, sources / name)
             yield target, sources
 
 
