@@ -59,11 +59,12 @@ class Scene:
     def clueless(self) -> Rows:
         """A valid table that says of everything that it is the most: what somebody leaves who knows nothing."""
         header, *rows = self.answers
-        most = [max(column, key=_weight) for column in zip(*rows, strict=True)]
+        most = [max(column, key=weight) for column in zip(*rows, strict=True)]
         return [header, *([row[0], *most[1:]] for row in rows)]
 
 
-def _weight(cell: str) -> tuple[float, str]:
+def weight(cell: str) -> tuple[float, str]:
+    """By what cells are ordered: numbers by their size, words after each other."""
     try:
         return float(cell), ""
     except ValueError:
