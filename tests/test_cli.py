@@ -191,7 +191,7 @@ def test_a_task_is_shown_as_a_card(call: Callable[..., Said], toy: Path) -> None
 def test_what_an_agent_prints_cannot_command_the_terminal(
     call: Callable[..., Said], play: Callable[..., object], tmp_path: Path, do: Callable[..., str]
 ) -> None:
-    nasty = "\x1b[2J\x1b]0;title\x07[bold]x[/nonsense] :smile:\x07"
+    nasty = "\x1b[2J\x1b]0;title\x07[bold]x[/nonsense] :smile:\x07\u202e\u2066"
 
     def act(env):
         do(env, nasty, **{nasty: nasty})
@@ -201,7 +201,7 @@ def test_what_an_agent_prints_cannot_command_the_terminal(
     play(act)
     for args in ((), ("--step", 1), ("--step", 3)):
         code, out, _ = call("show", tmp_path / "run", *args)
-        assert code == 0 and "\x1b" not in out and "\x07" not in out and "[bold]x[/nonsense] :smile:" in out
+        assert code == 0 and not set("\x1b\x07\u202e\u2066") & set(out) and "[bold]x[/nonsense] :smile:" in out
     assert call("show", tmp_path / "run", "--step", 2, "--diff")[0] == 0
 
 

@@ -10,6 +10,7 @@ from mlagentbench.environment import Environment
 from mlagentbench.errors import Fault, RunOver
 from mlagentbench.records import Call, Step
 from mlagentbench.runner.folder import RunFolder
+from mlagentbench.runner.setup import set_up
 
 Open = Callable[..., Environment]
 Do = Callable[..., str]
@@ -126,6 +127,21 @@ def test_a_final_answer_ends_the_run_and_a_wrong_one_does_not(env: Environment, 
         do(env, "List Files")
 
 
+@pytest.mark.parametrize("locked", [".", "data", "data/in"])
+def test_a_script_cannot_lock_the_commands_after_it_out(
+    open_env: Open, do: Do, variant: Callable[..., Path], toy: Path, locked: str
+) -> None:
+    told = (toy / "task.toml").read_text().replace('"data/"', '"data/in/kept.csv"')
+    folder = variant({"task.toml": told})
+    (folder / "starter" / "data" / "in").mkdir(parents=True)
+    (folder / "starter" / "data" / "in" / "kept.csv").write_text("1")
+    env = open_env(setup=set_up(str(folder), "open", "bwrap", print))
+    do(env, "Write File", file_name="lock.py", content=f"import os; os.chmod({locked!r}, 0)")
+    do(env, "Write File", file_name="look.py", content="print(open('data/in/kept.csv').read())")
+    assert "exit code 0" in do(env, "Execute Script", script_name="lock.py")
+    assert do(env, "Execute Script", script_name="look.py").endswith("\n1")
+
+
 def test_a_full_workspace_is_put_back_and_the_agent_is_told(env: Environment, do: Do) -> None:
     script = "for name in ('big', 'bigger'): open(name, 'wb').truncate(2**27)\nopen('train.py', 'w').write('spoiled')\n"
     do(env, "Write File", file_name="fill.py", content=script)
@@ -145,6 +161,58 @@ def test_a_file_action_that_fills_the_workspace_is_put_back_too(open_env: Open, 
     do(env, "Write File", file_name="many.py", content="for i in range(100): open(f'f{i}', 'w')\n")
     assert "more than 50 files" in do(env, "Execute Script", script_name="many.py")
     assert "f99" not in do(env, "List Files")
+
+
+WAKES = """
+import ctypes, threading, time
+libc = ctypes.CDLL(None)
+event = (ctypes.c_int * 16)(0, 0, 18, 0)  # by a signal, which is SIGCONT
+timer, often = ctypes.c_void_p(), (ctypes.c_long * 4)(0, 200_000_000, 0, 200_000_000)
+assert not libc.timer_create(1, event, ctypes.byref(timer)) and not libc.timer_settime(timer, 0, often, None)
+def edit(then):
+    while True:
+        time.sleep(0.01)
+        if time.monotonic() > then: open("late.txt", "w").write("late")
+threading.Thread(target=edit, args=[time.monotonic() + 1]).start()
+kept = 1
+"""
+
+
+def test_an_interpreter_that_has_itself_woken_is_ended_and_what_it_did_is_undone(
+    env: Environment, do: Do, until: Callable[[Callable[[], object]], None]
+) -> None:
+    assert do(env, "Python REPL", command=WAKES) == "(no output)"
+    until((env.world.workspace.root / "late.txt").exists)
+    seen = do(env, "List Files")
+    assert "late.txt" not in seen and "had itself woken, and was ended; the workspace is again" in seen
+    assert do(env, "Python REPL", command="'kept' in globals()") == "False"
+    assert "woken" not in do(env, "List Files") and "late.txt" not in env.world.store.state(4)
+
+
+VOIDS = """
+import ctypes, os, signal, threading
+libc = ctypes.CDLL(None)
+signal.signal(signal.SIGCONT, lambda *_: None)
+for number in range(300): open(f"file{number}", "w").close()
+def edit(number=0):
+    while True:
+        number = (number + 7) % 300
+        os.rename(f"file{number}", "other"); os.rename("other", f"file{number}")
+threading.Thread(target=edit).start()
+for number in range(1, 200):
+    timer, once = ctypes.c_void_p(), (ctypes.c_long * 4)(0, 0, 0, number * 1_000_000)
+    libc.timer_create(1, (ctypes.c_int * 16)(0, 0, 18, 0), ctypes.byref(timer))
+    libc.timer_settime(timer, 0, once, None)
+"""
+
+
+def test_files_that_change_under_our_hands_end_who_changes_them_and_not_the_run(env: Environment, do: Do) -> None:
+    for _ in range(6):
+        do(env, "Python REPL", command=VOIDS)
+        do(env, "Execute Script", script_name="train.py")
+    told = "".join(step.observation for step in env.steps)
+    assert "what was stopped after its step had itself woken, and was ended" in told
+    assert env.fault is None
 
 
 def test_a_script_may_delete_everything_but_what_is_read_only(env: Environment, do: Do) -> None:

@@ -18,6 +18,7 @@ from mlagentbench.workspace.paths import shown
 from mlagentbench.workspace.store import TooBig
 
 PATIENCE = 100  # calls after the end
+WOKEN = "what was stopped after its step had itself woken, and was ended"
 
 
 class Environment:
@@ -127,6 +128,7 @@ class Environment:
 
     def _done(self, call: Call, problem: str) -> Step:
         started, number = self.clock, len(self.steps) + 1
+        disturbed = self._disturbed(number)
         self.current, self.world.execution = call, None
         self.world.seconds = min(self.spec.limits.script_minutes * 60, self.seconds_left)
         action = self._known.get(call.action)
@@ -144,7 +146,7 @@ class Environment:
         ends = bool(action and action.ends and not failed)
         if ends:
             self.world.close()  # nothing may move in the workspace that is graded
-        notes = self._record_workspace(number) if action and action.changes else ()
+        notes = disturbed + (self._record_workspace(number) if action and action.changes else ())
         step = Step(
             number=number,
             call=call,
@@ -162,6 +164,23 @@ class Environment:
         self._append(step)
         return step
 
+    def _disturbed(self, number: int) -> tuple[str, ...]:
+        """Undo what an interpreter did to files after its step."""
+        if not self._calmed():
+            return ()
+        self.world.store.restore(number - 1, self.world.workspace.root, self.world.workspace.owner)
+        return (f"[{WOKEN}; the workspace is again as that step left it]",)
+
+    def _calmed(self, broken: bool = False) -> bool:
+        """End an interpreter that had itself woken after its step, an outside program only if it broke something."""
+        world = self.world
+        found = [each for each in (world.repl, world.outside if broken else None) if each and not each.at_rest]
+        for each in found:
+            each.close()
+        world.repl = None if world.repl in found else world.repl
+        world.outside = None if world.outside in found else world.outside
+        return bool(found)
+
     def _append(self, step: Step) -> None:
         self.steps.append(step)
         self.ledger.step = step.number + 1
@@ -171,13 +190,29 @@ class Environment:
             near = difflib.get_close_matches(call.action, self.actions, 1)
             hint = f" Did you mean {near[0]}?" if near else ""
             raise ActionError(f"there is no action {call.action!r}.{hint} There are: {', '.join(self.actions)}")
-        return action(self.world, call.args)
+        try:
+            return action(self.world, call.args)
+        except Fault as fault:  # files that change under our hands are no fault of ours
+            if not self._calmed(broken=True):
+                raise
+            raise ActionError(f"{WOKEN}: {fault}") from fault
 
     def _record_workspace(self, number: int) -> tuple[str, ...]:
+        """Keep the workspace; once more if somebody was at work meanwhile, who then is no more."""
+        try:
+            notes = self._keep_workspace(number)
+            if not self._calmed():
+                return notes
+        except Fault:
+            if not self._calmed(broken=True):
+                raise
+        return (f"[{WOKEN}]", *self._keep_workspace(number))
+
+    def _keep_workspace(self, number: int) -> tuple[str, ...]:
         """Take the step's snapshot; what may not be is put back, and the agent is told."""
         store, workspace, limits = self.world.store, self.world.workspace, self.spec.limits
         execution = self.world.execution
-        workspace.root.mkdir(exist_ok=True)  # without a sandbox, a script can remove even that
+        workspace.unlock()
         try:
             if execution and execution.limit == "disk":
                 raise TooBig("the disk limit was hit")

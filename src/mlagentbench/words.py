@@ -8,9 +8,11 @@ from pathlib import Path
 
 from mlagentbench.records import Call, Kind, Result
 
-# What moves a cursor, changes colours or rings a bell: agents and their scripts may print it, terminals must not obey.
+# What moves a cursor, changes colours, rings a bell or turns the direction of writing: agents and their scripts may
+# print it, terminals must not obey.
 SEQUENCE = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|.)?"
-CONTROL = re.compile(SEQUENCE + r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]", re.DOTALL)
+DIRECTION = "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+CONTROL = re.compile(SEQUENCE + rf"|[\x00-\x08\x0b-\x1f\x7f-\x9f{DIRECTION}]", re.DOTALL)
 
 
 def say(line: str) -> None:

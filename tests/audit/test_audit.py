@@ -2,12 +2,16 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from mlagentbench.actions.base import World
+from mlagentbench.audit import audit as audit_module
 from mlagentbench.audit.attacks.base import Attack, load, names
 from mlagentbench.audit.audit import audit
+from mlagentbench.audit.scene import Scene
 from mlagentbench.auditing import table
 from mlagentbench.errors import Fault, SandboxFault, UsageError
 from mlagentbench.runner.setup import set_up
@@ -119,6 +123,28 @@ def test_the_access_ledger_tells_where_an_attack_tried_to_look(toy, attack, setu
     answers = setup.data.private / "answers.csv"
     hidden = "/root" if answers.is_relative_to("/tmp") else answers  # inside, /tmp is the script's own
     assert finding.outcome == "refused" and f"read {hidden}" in finding.strayed
+
+
+def test_an_attack_that_opened_what_is_hidden_has_succeeded_though_it_showed_nothing(toy, attack, monkeypatch):
+    def look(self, env):
+        self.execute(env, "open('mine', 'w'); open('/usr/bin/env'); open('/etc/passwd')")
+        self.leave(env)
+
+    monkeypatch.setattr(load("links"), "run", look)
+    monkeypatch.setattr(load("links"), "gained", lambda self, end: "")
+    assert attack(toy, "links", quick=False).outcome == "gained nothing"
+    monkeypatch.setattr(Scene, "hidden", ("/usr/bin", "/workspace"))
+    finding = attack(toy, "links", quick=False)
+    assert finding.outcome == "SUCCEEDED" and "it opened /usr/bin/env" in finding.what
+    assert "/workspace" not in finding.what
+
+
+def test_a_file_of_the_harness_is_found_under_any_name(toy, attack, monkeypatch):
+    ours = Path(audit_module.__file__)
+    monkeypatch.setattr(
+        World, "box", lambda self, plain=World.box: replace(plain(self), mounts=((ours, "/opt/elsewhere.bin"),))
+    )
+    assert attack(toy, "harness_files").what == "/opt/elsewhere.bin is one of the harness's own files"
 
 
 def test_findings_are_a_table_json_and_an_exit_code(cli, toy, variant):

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from mlagentbench.audit.scene import Scene, text
+from mlagentbench.audit.scene import Scene, text, weight
 from mlagentbench.preparation.prepare import prepared
 from mlagentbench.runner.setup import Setup
 from mlagentbench.sandbox.choose import unprivileged_user
@@ -49,6 +49,24 @@ def test_a_table_is_graded_the_same_every_time_and_knowing_nothing_is_no_success
 @pytest.mark.parametrize("name", TABLES)
 def test_a_hidden_table_is_large_enough_to_tell_two_agents_apart(name, scene):
     assert len(scene(name).answers) > 500
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_place_of_a_row_tells_nothing_of_its_answer(name, scene):
+    import numpy as np
+
+    header, *rows = scene(name).answers
+    for column in range(1, len(header)):
+        kinds = {value: number for number, value in enumerate(sorted({row[column] for row in rows}, key=weight))}
+        units: dict[str, list[int]] = {}  # rows of one patient or one family belong together
+        for row in sorted(rows, key=lambda row: (len(row[0]), row[0])):
+            units.setdefault(row[0].partition("_")[0], []).append(kinds[row[column]])
+        means = np.array([np.mean(unit) for unit in units.values()])
+        ranks = means.argsort().argsort() if len(kinds) > 30 else means
+        apart = (ranks - ranks.mean()) / ranks.std()
+        places = np.linspace(-1, 1, len(apart)) * np.sqrt(3)
+        for what in (apart * places, apart[1:] * apart[:-1]):  # a trend, and likeness of neighbours
+            assert abs(what.mean()) * np.sqrt(len(what)) < 4.5
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has a user to drop to")

@@ -88,6 +88,21 @@ def test_a_workspace_does_not_reach_the_grader_s_imports(graded: Callable[..., G
     assert graded("import sys\ndef grade(submission, private):\n    return float('' in sys.path)\n").score == 0.0
 
 
+def test_what_an_agent_locked_is_open_to_the_grader(variant: Callable[..., Path], play: Play) -> None:
+    modes = "return float((submission / 'in').stat().st_mode & (submission / 'in' / 'x').stat().st_mode & 0o600)\n"
+    folder = variant({"grade.py": PLAIN + modes})
+    told = (folder / "task.toml").read_text().replace("[limits]", 'submission = "."\n[limits]')
+    (folder / "task.toml").write_text(told)
+    lock = "import os; os.mkdir('in'); open('in/x', 'w'); os.chmod('in/x', 0); os.chmod('in', 0); os.symlink('in', 'l')"
+
+    def act(env: Environment) -> None:
+        env.step(Call(action="Write File", args={"file_name": "lock.py", "content": lock}))
+        env.step(Call(action="Execute Script", args={"script_name": "lock.py"}))
+        env.step(Call(action="Final Answer", args={"final_answer": ""}))
+
+    assert play(act, setup=set_up(str(folder), "open", "bwrap", lambda line: None)).score == 0o600
+
+
 def test_a_fault_of_the_grader_voids_the_run_and_a_resume_grades_again(
     variant: Callable[..., Path], play: Play, tmp_path: Path
 ) -> None:

@@ -110,3 +110,29 @@ def test_verify_finds_the_same_and_notices_when_they_are_taken_out(play, do, rul
     folder.finish(result.but(violations=()))
     failed = [check.what for check in verify(folder, ruled) if not check.holds]
     assert failed == ["result.json: violations"]
+
+
+def test_a_command_that_is_no_python_does_not_hide_the_others(violations):
+    said = violations(">EPOCHS = (", f">{OVER}", f">{SUBMIT}")
+    assert said == ("step 3: Python REPL line 1 sets EPOCHS to 50; at most 10 is allowed",)
+
+
+@pytest.mark.parametrize(
+    ("hide", "why"),
+    [
+        ("open('helper.py', 'w').write('EPOCHS = 50\\n' + '#' * 2**20)", "it is longer than 1,048,576 bytes"),
+        ("open('x', 'w').write('EPOCHS = 50'); os.symlink('x', 'helper.py')", "it is reached through a link"),
+        ("open('helper.py', 'w').write('EPOCHS = 50\\nx = ' + '+'.join('1' * 9000))", "it is nested too deep"),
+    ],
+    ids=["padded", "linked", "deep"],
+)
+def test_a_module_that_cannot_be_looked_at_is_told_of(violations, hide, why):
+    runs = f"import sys\nsys.setrecursionlimit(10**6)\nimport helper\nassert helper.EPOCHS == 50\n{SUBMIT}"
+    said = violations(("hide.py", f"import os\n{hide}"), "hide.py", ("train.py", runs), "train.py")
+    assert said == (f"helper.py cannot be looked at: {why}",)
+
+
+def test_a_crowd_of_scripts_is_told_of(violations):
+    crowd = "for number in range(1001): open(f'a{number}.py', 'w')\nopen('helper.py', 'w').write('EPOCHS = 50')\n"
+    said = violations(("crowd.py", crowd), "crowd.py", ("train.py", f"import helper\n{SUBMIT}"), "train.py")
+    assert "there are over 1,000 scripts, and not all were looked at" in said

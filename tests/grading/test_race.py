@@ -92,6 +92,41 @@ def test_whoever_is_not_asked_is_frozen(between, kept: bool) -> None:
     assert len(counts) == 4 and counts[1] - counts[0] < 300 and counts[3] - counts[2] < 300
 
 
+# A connection whose other end never reads gives up after a while, and the kernel then sends the signal that wakes.
+WAKES = """
+import fcntl, os, signal, socket, threading
+held = []
+def arm(milliseconds):
+    listener, caller = socket.socket(), socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(1)
+    caller.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
+    caller.connect(listener.getsockname())
+    caller.setblocking(False)
+    try:
+        while True: caller.send(bytes(1 << 16))
+    except BlockingIOError: pass
+    fcntl.fcntl(caller, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(caller, 10, signal.SIGCONT)
+    fcntl.fcntl(caller, fcntl.F_SETFL, fcntl.fcntl(caller, fcntl.F_GETFL) | os.O_ASYNC)
+    held.append((listener, caller))
+def spin():
+    while True: pass
+threading.Thread(target=spin, daemon=True).start()
+def answer(x):
+    arm(100)
+    return x
+"""
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_who_has_himself_woken_while_the_other_is_timed_is_refused(between, kept: bool) -> None:
+    run, heard = between(SLEEPS.format(1.5), WAKES, questions=2, kept=kept)
+    with pytest.raises(InvalidSubmission, match="had itself woken while another program was timed"):
+        run.run(2, 2)
+    assert ("submission", 1.0) in heard
+
+
 BROKEN = {"at the start": "raise OSError('no disk')", "when asked": "def answer(x):\n    raise OSError('no disk')"}
 
 

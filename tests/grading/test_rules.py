@@ -36,9 +36,32 @@ def test_looking_for_imports_follows_no_link_and_survives_any_file(folder: Path,
     (folder / "e.py").write_text("import torch\n" + "#" * (1 << 21))
     os.mkfifo(folder / "f.py")
     (folder / "g.py").mkdir()
-    found = [forbidden_imports(folder, f"{name}.py", ("torch",)) for name in ("code", *"abcdefgh")]
-    assert found == [[]] * 9
-    assert not [line for name in ("code", *"abcdefgh") for line in numbers_above(folder, f"{name}.py", ".", 0)]
+    unseen = {
+        "code": "code.py cannot be looked at: it is reached through a link",
+        "a": "a.py cannot be looked at: it is reached through a link",
+        "d": "d.py cannot be looked at: it is nested too deep",
+        "e": "e.py cannot be looked at: it is longer than 1,048,576 bytes",
+    }
+    for name in ("code", *"abcdefgh"):
+        expected = [unseen[name]] if name in unseen else []
+        assert forbidden_imports(folder, f"{name}.py", ("torch",)) == expected
+        assert numbers_above(folder, f"{name}.py", ".", 0) == expected
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["import " + "a" * 300, "import " + ".".join("a" * 5000), "epochs = " + "+".join("1" * 2500), "x = 1" + "0" * 400],
+    ids=["a long name", "a long path", "a long sum", "a large number"],
+)
+def test_no_source_makes_the_search_fail(folder: Path, source: str) -> None:
+    (folder / "train.py").write_text(f"{source}\nimport torch\n")
+    assert forbidden_imports(folder, "train.py", ("torch",)) == ["train.py line 2 imports torch"]
+    assert numbers_above(folder, "train.py", "epoch", 10) == []
+
+
+def test_a_number_too_large_for_a_computer_is_over_any_limit(folder: Path) -> None:
+    (folder / "train.py").write_text("epochs = 1" + "0" * 400)
+    assert len(numbers_above(folder, "train.py", "epoch", 10)) == 1
 
 
 OVER = {

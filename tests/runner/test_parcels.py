@@ -50,6 +50,13 @@ def test_only_what_is_new_is_sent_and_journals_grow(folder: Path, tmp_path: Path
     }
 
 
+def test_the_access_ledger_comes_before_the_step_that_it_is_of(folder: Path, tmp_path: Path) -> None:
+    (folder / "access").mkdir()
+    (folder / "access" / "step-0001.jsonl").write_text("{}\n")
+    (folder / "access" / "step-0002.part").write_text("{")
+    assert send(Sender(folder), tmp_path / "there") == ["run.json", "access/step-0001.jsonl", "trace.jsonl"]
+
+
 def test_a_journal_that_was_rewound_is_sent_anew_even_if_it_is_longer_now(folder: Path, tmp_path: Path) -> None:
     sender, target = Sender(folder), tmp_path / "there"
     send(sender, target)

@@ -1,11 +1,13 @@
 """Memory, processes, disk and output end at their limits, and the machine does not notice."""
 
 import json
+import math
 import os
 import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -125,6 +127,21 @@ def test_the_disk_ends_at_its_limit_when_filled_with(how: str, run: Runner) -> N
     assert ran.execution.seconds < 15
     subprocess.run(["chmod", "-R", "u+rwx", str(run.workspace)], check=True)
     subprocess.run(["rm", "-rf", str(run.workspace / "d")], check=True)  # deeper than Python can go
+
+
+def test_a_disk_that_loses_more_than_the_workspace_may_take_is_looked_at_at_once(
+    run: Runner, until: Callable[[Callable[[], object]], None]
+) -> None:
+    process = run.sandbox.start(["sleep", "60"], run.box)
+    try:
+        watch = process.watch
+        assert not watch._full()
+        watch._next_scan = math.inf  # as long as it takes after the scan of very many files
+        with (run.workspace / "f").open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, int(2 * SMALL.disk_gb * 2**30))
+        until(lambda: watch.limit() == "disk")
+    finally:
+        process.close()
 
 
 def test_one_big_file_ends_at_the_limit_with_an_error_of_its_own(run: Runner) -> None:

@@ -5,8 +5,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import mlagentbench
 from mlagentbench.audit.canaries import Secret
+from mlagentbench.home import home
 from mlagentbench.runner.setup import Setup
+from mlagentbench.sandbox.access.places import OWN, place_of
 
 Rows = list[list[str]]
 
@@ -26,6 +29,21 @@ class Scene:
         answers = [str(path) for path in sorted(self.setup.data.private.rglob("*")) if path.is_file()]
         return answers + [str(secret.path) for secret in self.secrets if secret.path]
 
+    @cached_property
+    def hidden(self) -> tuple[str, ...]:
+        """Where a script would find what is ours, by its name on the host, or inside the Python that is shown."""
+        setup, package = self.setup, Path(mlagentbench.__file__).parent
+        folders = [package, setup.task.folder, setup.data.folder, home(), self.run]
+        ours = [path.resolve() for path in folders] + [secret.path for secret in self.secrets if secret.path]
+        prefix, inside = setup.runtime.prefix, setup.runtime.prefix_inside
+        below = [f"{inside}/{path.relative_to(prefix)}" for path in ours if path.is_relative_to(prefix)]
+        return (*map(str, ours), *below)
+
+    def hides(self, path: str) -> bool:
+        """Whether no agent may open this, as a script names it; its own folders are its own, also if ours lie there."""
+        here = any(path == place or path.startswith(f"{place}/") for place in self.hidden)
+        return here and place_of(path) not in OWN
+
     @property
     def submission(self) -> str:
         """The file that is graded; or a dot, where the workspace is."""
@@ -41,11 +59,12 @@ class Scene:
     def clueless(self) -> Rows:
         """A valid table that says of everything that it is the most: what somebody leaves who knows nothing."""
         header, *rows = self.answers
-        most = [max(column, key=_weight) for column in zip(*rows, strict=True)]
+        most = [max(column, key=weight) for column in zip(*rows, strict=True)]
         return [header, *([row[0], *most[1:]] for row in rows)]
 
 
-def _weight(cell: str) -> tuple[float, str]:
+def weight(cell: str) -> tuple[float, str]:
+    """By what cells are ordered: numbers by their size, words after each other."""
     try:
         return float(cell), ""
     except ValueError:

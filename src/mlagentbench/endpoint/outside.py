@@ -65,6 +65,11 @@ class Outside:
         self.question = self._endpoint.take()
         return "asks"
 
+    @property
+    def at_rest(self) -> bool:
+        """Whether it has done nothing since it asked."""
+        return self._process.tree.stirred == 0
+
     def finish(self) -> Execution:
         """Account for a program that has ended, or hit a limit."""
         try:

@@ -22,9 +22,11 @@ from mlagentbench.sandbox.base import Sandbox
 from mlagentbench.sandbox.choose import unprivileged_user
 from mlagentbench.stopping import LOOK, Stopping
 from mlagentbench.task import Task
+from mlagentbench.workspace.manifest import State
 from mlagentbench.workspace.store import Store
 
 PACKAGE = Path(__file__).parents[2]
+KEYS = {"file": 0o600, "folder": 0o700, "link": 0}
 
 
 class Grade(Record):
@@ -65,7 +67,9 @@ def grade(
                 (earlier / str(number)).mkdir()
                 history.lay(store, each, earlier / str(number))
             report = _ask_child(task, (*submission, earlier), data.private, sandbox, stopping or Stopping())
-    violations = (*report.violations, *history.said(runs, report.earlier, report.violations))
+    whole = task.config.submission == "." or not task.has_rules or not history.crowded(store.state(step))
+    known = report.violations if whole else (*report.violations, history.CROWDED)
+    violations = (*known, *history.said(runs, report.earlier, known))
     found = Grade(score=report.score, invalid=report.invalid, violations=violations)
     return found.but(seconds=round(time.monotonic() - started, 3))
 
@@ -78,7 +82,7 @@ def _submission(task: Task, store: Store, step: int) -> Iterator[tuple[Path, Pat
         if wanted == ".":
             target = folder / "submission"
             target.mkdir()
-            store.restore(step, target, owner=unprivileged_user("grading"))
+            store.restore(step, target, unprivileged_user("grading"), _unlocked(store.state(step)))
             yield target, target
             return
         state = store.state(step)
@@ -91,10 +95,14 @@ def _submission(task: Task, store: Store, step: int) -> Iterator[tuple[Path, Pat
             target, sources = folder / Path(wanted).name, folder / "sources"
             store.export(step, wanted, target)
             sources.mkdir()
-            for name in islice(history.scripts(state), history.SCRIPTS):
-                (sources / name).parent.mkdir(parents=True, exist_ok=True)
-                store.export(step, name, sources / name)
+            for name, script in islice(history.scripts(state).items(), history.SCRIPTS):
+                history.put(store, step, name, script, sources / name)
             yield target, sources
+
+
+def _unlocked(state: State) -> State:
+    """The same, open to its owner: what an agent locked would be a crash of a grader that is not root."""
+    return {path: entry._replace(mode=entry.mode | KEYS[entry.kind]) for path, entry in state.items()}
 
 
 def _ask_child(

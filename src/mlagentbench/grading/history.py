@@ -1,5 +1,6 @@
 """What an agent ran on the way to its submission: a rule can be broken by a script that is gone in the end."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -12,9 +13,12 @@ from mlagentbench.workspace.paths import normal
 from mlagentbench.workspace.store import Store
 
 SCRIPTS = 1000  # of one state that are looked at
+CROWDED = f"there are over {SCRIPTS:,} scripts, and not all were looked at"
 LONGEST = 1000  # characters of a path
 FIRST = "train.py"  # where the rules on training begin; another script that ran is looked at in its place
 SESSION = "Python REPL"
+TOLD = "told_to_the_interpreter_{}.py"
+AS_TOLD = re.compile("^" + TOLD.format(r"\d+"))
 
 
 class Ran(NamedTuple):
@@ -23,7 +27,8 @@ class Ran(NamedTuple):
     step: int
     script: str
     beside: State
-    told: str = ""
+    crowded: bool = False
+    told: tuple[str, ...] = ()
 
     @property
     def folder(self) -> str:
@@ -34,7 +39,8 @@ class Ran(NamedTuple):
     @property
     def key(self) -> tuple[object, ...]:
         """What decides its violations."""
-        return self.script, self.told, *((name, entry.hash) for name, entry in sorted(self.beside.items()))
+        beside = ((name, entry.hash, entry.target) for name, entry in sorted(self.beside.items()))
+        return self.script, self.told, *beside
 
 
 def scripts(state: State) -> State:
@@ -42,8 +48,13 @@ def scripts(state: State) -> State:
     return {name: entry for name, entry in state.items() if _is_script(name, entry)}
 
 
+def crowded(state: State) -> bool:
+    """Whether there are more than are looked at."""
+    return len(scripts(state)) > SCRIPTS
+
+
 def _is_script(name: str, entry: Entry) -> bool:
-    return entry.kind == "file" and name.endswith(".py") and entry.size <= SOURCE and len(name) < LONGEST
+    return entry.kind != "folder" and name.endswith(".py") and len(name) < LONGEST
 
 
 def ran(store: Store, steps: Sequence[Step], submission: str) -> list[Ran]:
@@ -74,10 +85,11 @@ def _states(store: Store, last: int) -> Iterator[tuple[int, State, set[str]]]:
 def _deed(step: Step, steps: Sequence[Step], before: State) -> Ran:
     if step.call.action == SESSION:
         told = [str(each.call.args.get("command", "")) for each in steps[: step.number] if each.call.action == SESSION]
-        return Ran(step.number, SESSION, _near(before, ""), "\n".join(told)[:SOURCE])
+        return Ran(step.number, SESSION, _near(before, ""), crowded(before), tuple(told[-SCRIPTS:]))
     script = normal(str(step.call.args.get("script_name", "")))
     near = _near(before, Ran(step.number, script, {}).folder)
-    return Ran(step.number, script, {**near, script: before[script]} if script in scripts(before) else near)
+    found = {**near, script: before[script]} if script in scripts(before) else near
+    return Ran(step.number, script, found, crowded(before))
 
 
 def _near(state: State, folder: str) -> State:
@@ -91,23 +103,40 @@ def _near(state: State, folder: str) -> State:
 
 def lay(store: Store, each: Ran, target: Path) -> None:
     """Write the scripts as they were when it ran; what ran comes to be where the rules begin."""
-    for name in each.beside:
-        place = target / name.removeprefix(each.folder)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        store.export(each.step - 1, name, place)
+    for name, entry in each.beside.items():
+        put(store, each.step - 1, name, entry, target / name.removeprefix(each.folder))
+    for number, command in enumerate(each.told):  # one that is no Python must not hide the others
+        place = target / TOLD.format(number)
+        place.write_text(command[: SOURCE + 1], encoding="utf-8", errors="backslashreplace")
     if each.told:
-        (target / FIRST).write_text(each.told, encoding="utf-8", errors="backslashreplace")
+        modules = (Path(TOLD.format(number)).stem for number in range(len(each.told)))
+        (target / FIRST).write_text("".join(f"import {module}\n" for module in modules))
     elif each.script in each.beside:
-        store.export(each.step - 1, each.script, target / FIRST)
+        put(store, each.step - 1, each.script, each.beside[each.script], target / FIRST)
+
+
+def put(store: Store, step: int, name: str, entry: Entry, place: Path) -> None:
+    """Write a script as it was; of a link, and of what is too long to be looked at, only that it is one."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if entry.kind == "link":
+        place.unlink(missing_ok=True)
+        place.symlink_to("nowhere")
+    elif entry.size > SOURCE:
+        with place.open("wb") as file:
+            file.truncate(SOURCE + 1)
+    else:
+        store.export(step, name, place)
 
 
 def said(runs: Iterable[Ran], sentences: Iterable[Sequence[str]], known: Sequence[str]) -> Iterator[str]:
     """The violations of earlier scripts with their step; what the submission itself still shows is not said again."""
     heard = set(known)
     for each, found in zip(runs, sentences, strict=True):
+        found = [*found, CROWDED] if each.crowded else found
         name = PurePosixPath(each.script).name
         for sentence in found:
             named = f"{name}{sentence.removeprefix(FIRST)}" if sentence.startswith(f"{FIRST} ") else sentence
+            named = AS_TOLD.sub(SESSION, named)
             if named not in heard:
                 heard.add(named)
                 yield f"step {each.step}: {named}"

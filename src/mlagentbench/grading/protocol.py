@@ -22,6 +22,7 @@ from mlagentbench.sandbox.base import Box, Process
 from mlagentbench.sandbox.choose import sandbox, unprivileged_user
 
 Array = np.ndarray[Any, Any]
+TWITCH = 0.005  # seconds in which who was stopped deep in the kernel comes to rest
 FAILED = 1 << 63  # the bit of an answer's length which says that the answer is an error
 
 
@@ -84,6 +85,11 @@ class Program:
         """Stop it where it is, with everything that it started, until it is asked again."""
         self._process.tree.pause()
         self._paused = True
+
+    def require_rest(self) -> None:
+        """Refuse a program that ran while it was stopped, which nobody timed and which slows others down."""
+        if self._paused and self._process.tree.stirred > TWITCH:
+            raise InvalidSubmission(f"{self.name} had itself woken while another program was timed")
 
     def ask(self, *arrays: Array, seconds: float, most: int) -> tuple[list[Array], float]:
         """The answer to one question, of at most `most` bytes, and how long it took."""

@@ -67,6 +67,7 @@ class Race:
                     seconds[folder] = self._seconds(folder, programs[folder], question, limit)
                     if folder == self.starter:
                         known[number] = seconds[folder]
+                        self._require_rest(programs)
                 rows.append([seconds[self.submission], seconds[self.starter]])
         return np.array(rows[self.untimed :])
 
@@ -83,6 +84,10 @@ class Race:
             seconds = question(program, folder == self.starter, limit)
         program.pause()
         return seconds
+
+    def _require_rest(self, programs: Mapping[Path, Program]) -> None:
+        if self.submission in programs:
+            programs[self.submission].require_rest()
 
     @contextmanager
     def _blamed(self, folder: Path) -> Iterator[None]:

@@ -1,48 +1,73 @@
 """Looks for what is against a task's rules in the scripts that an agent left; reads them, and never runs them."""
 
 import ast
+import math
+import os
 import re
 import stat
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 SOURCE = 1 << 20  # bytes of a source file, at most
+NOTHING = ast.Module([], [])
+
+
+class Script(NamedTuple):
+    """A file that would run; if it cannot be looked at, why: Python runs what is longer, deeper, or behind a link."""
+
+    name: str
+    tree: ast.Module
+    why: str = ""
+
+    @property
+    def unseen(self) -> list[str]:
+        """The sentence that says so."""
+        return [f"{self.name} cannot be looked at: {self.why}"] if self.why else []
 
 
 def forbidden_imports(folder: Path, start: str, forbidden: Sequence[str]) -> list[str]:
     """Sentences on what `start`, and the modules beside it that it imports, import against the rules."""
-    return [
-        f"{name} line {line} imports {module}"
-        for name, tree in _scripts(folder, start)
-        for line, module in _imports(tree)
-        if module.split(".")[0] in forbidden
-    ]
+    found = []
+    for script in _scripts(folder, start):
+        imported = ((line, name) for line, name in _imports(script.tree) if name.split(".")[0] in forbidden)
+        found += [*script.unseen, *(f"{script.name} line {line} imports {name}" for line, name in imported)]
+    return found
 
 
 def numbers_above(folder: Path, start: str, names: str, most: float) -> list[str]:
     """Sentences on where these scripts give a number over `most` to a name that matches, or pass it by that name."""
-    return [
-        f"{name} line {line} sets {called} to {number:g}; at most {most:g} is allowed"
-        for name, tree in _scripts(folder, start)
-        for line, called, number in _numbers(tree)
-        if number > most and re.search(names, called, re.IGNORECASE)
-    ]
+    found = []
+    for script in _scripts(folder, start):
+        over = (each for each in _numbers(script.tree) if each[2] > most and re.search(names, each[1], re.IGNORECASE))
+        found += script.unseen
+        found += [
+            f"{script.name} line {line} sets {called} to {number:g}; at most {most:g} is allowed"
+            for line, called, number in over
+        ]
+    return found
 
 
-def _scripts(folder: Path, start: str) -> Iterator[tuple[str, ast.Module]]:
-    """`start` and, one after another, the files beside it that it imports."""
+def _scripts(folder: Path, start: str) -> Iterator[Script]:
+    """`start` and, one after another, the files beside it that it imports; what cannot run is passed over."""
     todo, seen = [start], {start}
     while todo:
         name = todo.pop()
+        if not os.path.lexists(folder / name):
+            continue
         try:
             with warnings.catch_warnings(action="ignore"):
-                tree = ast.parse(_source(folder, name))
-        except (SyntaxError, ValueError, OSError, RecursionError, MemoryError):
+                script = Script(name, ast.parse(_source(folder, name)))
+        except (SyntaxError, ValueError):
             continue
-        yield name, tree
-        for _, module in _imports(tree):
-            beside = {file for file in _files(name, module) if (folder / file).is_file()} - seen
+        except (RecursionError, MemoryError):
+            script = Script(name, NOTHING, "it is nested too deep")
+        except OSError as error:
+            script = Script(name, NOTHING, str(error))
+        yield script
+        for _, module in _imports(script.tree):
+            beside = {file for file in _files(name, module) if os.path.lexists(folder / file)} - seen
             seen |= beside
             todo += sorted(beside)
 
@@ -73,7 +98,10 @@ def _numbers(tree: ast.Module) -> Iterator[tuple[int, str, float]]:
         elif isinstance(node, ast.For) and isinstance(node.iter, ast.Call) and node.iter.args:
             named += _pairs(node.target, _rounds(node.iter.args))
         for called, value in named:
-            number = _value(value)
+            try:
+                number = _value(value)
+            except RecursionError:
+                number = None
             if number is not None:
                 yield getattr(node, "lineno", 0), called, number
 
@@ -92,7 +120,7 @@ def _pairs(target: ast.expr, value: ast.expr | None) -> list[tuple[str, ast.expr
 
 def _value(node: ast.expr | None) -> float | None:
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        return float(node.value)  # type: ignore[arg-type]
+        return _float(node.value)  # type: ignore[arg-type]
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub | ast.Mult):
         left, right = _value(node.left), _value(node.right)
         if left is not None and right is not None:
@@ -100,14 +128,23 @@ def _value(node: ast.expr | None) -> float | None:
     return None
 
 
+def _float(number: float) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf
+
+
 def _source(folder: Path, name: str) -> bytes:
     """A file of the submission, of a reasonable size; a link, which could lead anywhere, is not followed."""
     path = folder / name
     if any(part.is_symlink() for part in (path, *path.parents) if part.is_relative_to(folder) and part != folder):
-        raise OSError(f"{name} is reached through a link")
+        raise OSError("it is reached through a link")
     status = path.stat()
-    if not stat.S_ISREG(status.st_mode) or status.st_size > SOURCE:
-        raise OSError(f"{name} is no source file")
+    if not stat.S_ISREG(status.st_mode):
+        raise ValueError(f"{name} is no file, and cannot run")
+    if status.st_size > SOURCE:
+        raise OSError(f"it is longer than {SOURCE:,} bytes")
     return path.read_bytes()
 
 

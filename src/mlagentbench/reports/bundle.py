@@ -27,7 +27,7 @@ STEPS, OBJECTS = "snapshots/manifest.jsonl", "snapshots/objects"
 OBJECT = re.compile(rf"{OBJECTS}/([0-9a-f]{{2}})/([0-9a-f]{{62}})(\.zst)?")
 FILE = re.compile(
     r"(run|result|result-\d{1,4}|judged)\.json|(trace|model_calls|grades)\.jsonl|agent\.py|crash\.txt"
-    rf"|outputs/[\w-]{{1,100}}\.txt|{STEPS}|{OBJECT.pattern}",
+    rf"|outputs/[\w-]{{1,100}}\.txt|access/step-\d{{4,9}}\.jsonl|{STEPS}|{OBJECT.pattern}",
     re.ASCII,
 )
 
@@ -66,7 +66,8 @@ def export(folder: RunFolder, target: Path, data: bool = True) -> Contents:
 
 
 def _record(folder: RunFolder) -> Iterator[tuple[str, Path]]:
-    for path in [*folder.path.iterdir(), *(folder.path / "outputs").glob("*"), folder.path / STEPS]:
+    inner = [path for name in ("outputs", "access") for path in (folder.path / name).glob("*")]
+    for path in [*folder.path.iterdir(), *inner, folder.path / STEPS]:
         name = path.relative_to(folder.path).as_posix()
         if FILE.fullmatch(name) and path.is_file() and not path.is_symlink():
             yield name, path

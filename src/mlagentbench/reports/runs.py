@@ -10,6 +10,7 @@ from mlagentbench.errors import UsageError
 from mlagentbench.hashing import file_hash
 from mlagentbench.records import Contestant, Result, RunSpec, Step
 from mlagentbench.runner.folder import RunFolder
+from mlagentbench.sandbox.access.record import Access, read_access
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,12 @@ class Run:
     def steps(self) -> tuple[Step, ...]:
         """What was done."""
         return self.folder.steps()
+
+    @cached_property
+    def accesses(self) -> dict[int, tuple[Access, ...]]:
+        """What the commands of each step opened, and which sockets they tried; nothing without an access ledger."""
+        numbers = [step.number for step in self.steps] if self.spec.ledger else []
+        return {number: tried for number in numbers if (tried := read_access(self.folder.path, number))}
 
 
 def entrant(who: Contestant) -> str:

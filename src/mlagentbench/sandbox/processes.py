@@ -1,5 +1,6 @@
 """The processes of one command: found, frozen and ended together."""
 
+import math
 import os
 import select
 import signal
@@ -11,6 +12,7 @@ from mlagentbench.errors import SandboxFault
 from mlagentbench.sandbox.cgroups import Group
 
 PATIENCE = 30  # seconds for killed processes to be gone; giving back many gigabytes takes a moment
+SETTLE = 0.001  # seconds; what shows as stopped may still be on its way there
 EXITING = 4  # PF_EXITING among the kernel's flags of a process
 MARK = "MLAGENTBENCH_COMMAND"  # in the environment of unsandboxed commands, by which their daemons are found
 
@@ -54,6 +56,7 @@ class Tree:
         except OSError:
             os.close(self.ended)
             raise
+        self._rest: dict[str, int] | None = None  # what each thread had used when all were stopped
 
     def members(self) -> list[int]:
         """Every process that runs the agent's code."""
@@ -75,9 +78,32 @@ class Tree:
         deadline = time.monotonic() + 1  # one that waits in the kernel for a stopped child never shows as stopped
         while (moving := [pid for pid in self.members() if _moves(pid)]) and time.monotonic() < deadline:
             _signal(moving, signal.SIGSTOP)
+        before = self._spent()
+        time.sleep(SETTLE)
+        while (now := self._spent()) != before and time.monotonic() < deadline:
+            before = now
+            time.sleep(SETTLE)
+        self._rest = now
+
+    @property
+    def stirred(self) -> float:
+        """Seconds of processor time while all are stopped; without end if threads came or went.
+
+        Whoever is stopped can have had himself woken: timers and sockets send any signal, and so the one that wakes.
+        """
+        if self._rest is None:
+            return 0.0
+        now = self._spent()
+        same = now.keys() == self._rest.keys()
+        return (sum(now.values()) - sum(self._rest.values())) / 1e9 if same else math.inf
+
+    def _spent(self) -> dict[str, int]:
+        """Processor time of every thread."""
+        return {task: spent for pid in self.members() for task, spent in _spent(pid).items()}
 
     def unpause(self) -> None:
         """Let all go on."""
+        self._rest = None
         _signal(self.members(), signal.SIGCONT)
 
     def end(self) -> None:
@@ -114,6 +140,20 @@ def _moves(pid: int) -> bool:
         tasks = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
         return any(fields[0] not in "TtZX" for task in tasks if (fields := status(f"{pid}/task/{task}")))
     return False
+
+
+def _spent(pid: int) -> dict[str, int]:
+    """Nanoseconds of each thread of a process, if the kernel counts so exactly."""
+    found = {}
+    with suppress(OSError):
+        for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+            place = f"{pid}/task/{task}"
+            with suppress(OSError):
+                found[place] = int(Path(f"/proc/{place}/schedstat").read_text().split()[0])
+                continue
+            if fields := status(place):
+                found[place] = (int(fields[11]) + int(fields[12])) * 10_000_000
+    return found
 
 
 def _signal(pids: list[int], number: int) -> None:

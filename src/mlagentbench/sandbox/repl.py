@@ -40,6 +40,11 @@ class Repl:
                 return None
         return process.finish(output)
 
+    @property
+    def at_rest(self) -> bool:
+        """Whether it has done nothing since its last command."""
+        return self._process.tree.stirred == 0
+
     def _command(self, channel: socket, code: str, seconds: float, output: Output) -> bool:
         """Whether the interpreter did it and is there for the next; its word comes apart from what it prints."""
         mark = secrets.token_hex(16).encode()

@@ -12,7 +12,7 @@ class Usage:
     """Counts until a limit is overstepped; apparent sizes count, lest a sparse file make the next snapshot endless."""
 
     def __init__(self, folder: Path, size: int, files: int) -> None:
-        self._size, self._files, self.over = size, files, False
+        self.left, self._files, self.over = size, files, False
         self._add(str(folder), None, 0)
 
     def _add(self, name: str, above: int | None, depth: int) -> None:
@@ -38,8 +38,8 @@ class Usage:
         else:
             with suppress(FileNotFoundError):
                 status = entry.stat(follow_symlinks=False)
-                self._size -= max(status.st_size, status.st_blocks * 512)
-        self.over = self.over or self._size <= 0 or self._files < 0
+                self.left -= max(status.st_size, status.st_blocks * 512)
+        self.over = self.over or self.left <= 0 or self._files < 0
 
 
 def _open(name: str, above: int | None) -> tuple[int, int | None]:

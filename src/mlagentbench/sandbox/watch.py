@@ -27,6 +27,8 @@ class Watch:
         self._device = workspace.stat().st_dev
         self._next_memory = time.monotonic() + 0.1
         self._next_scan = time.monotonic() + 0.5
+        self._soonest_scan = 0.0
+        self._left, self._free = int(limits.disk_gb * GB), _free(workspace)
 
     @property
     def peak_mb(self) -> float:
@@ -47,7 +49,8 @@ class Watch:
             return "memory"
         took = time.monotonic() - now
         self._next_memory = now + max(0.1, 5 * took)
-        if _free(self.workspace) < SPARE or (now >= self._next_scan and self._full()):
+        free = _free(self.workspace)
+        if free < SPARE or (self._worth_a_scan(free) and self._full()):
             return "disk"
         # Some refusals are an honest mistake, which the command may handle; a fork bomb never tires of them.
         return "processes" if self.group.refused_processes > 10 * self.limits.processes else None
@@ -92,13 +95,19 @@ class Watch:
                 continue
         return sum(found.values())
 
+    def _worth_a_scan(self, free: int) -> bool:
+        """Whether it is time, or the disk has lost more since the last scan than the workspace might still take."""
+        now = time.monotonic()
+        return now >= self._next_scan or (now >= self._soonest_scan and self._free - free > self._left)
+
     def _full(self) -> bool:
-        started = time.monotonic()
-        left = int(self.limits.disk_gb * GB) - self._held(self._device)
-        full = left <= 0 or Usage(self.workspace, left, self.limits.files).over
+        started, self._free = time.monotonic(), _free(self.workspace)
+        usage = Usage(self.workspace, int(self.limits.disk_gb * GB) - self._held(self._device), self.limits.files)
+        self._left = usage.left
         took = time.monotonic() - started
         self._next_scan = time.monotonic() + max(0.25, 20 * took)  # at most a twentieth of one core
-        return full
+        self._soonest_scan = time.monotonic() + 4 * took
+        return usage.over or usage.left <= 0
 
     def close(self) -> None:
         """Give back the control group."""

@@ -11,7 +11,7 @@ from mlagentbench.preparation.prepare import Prepared, lookup
 from mlagentbench.records import Result
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.task import Task
-from mlagentbench.terminal.story import changes, one_step, story, verdict
+from mlagentbench.terminal.story import changes, one_step, story, strays_of, verdict
 from mlagentbench.words import command, number
 
 
@@ -26,9 +26,14 @@ def show_run(path: Path, step: int | None, diff: bool, as_json: bool, name: str 
         text = _diff(folder, (step - 1, step) if step else (0, len(steps)))
         print(json.dumps({"diff": text})) if as_json else changes(text, console)
     elif step:
-        print(steps[step - 1].model_dump_json(indent=2)) if as_json else one_step(steps[step - 1], console)
+        strays = strays_of(folder, step)
+        if as_json:
+            print(json.dumps({**steps[step - 1].model_dump(mode="json"), "strays": strays}, default=_plain, indent=2))
+        else:
+            one_step(steps[step - 1], strays, console)
     elif as_json:
-        told = {"run": folder.spec, "steps": steps, "result": folder.result}
+        strayed = {each.number: found for each in steps if (found := strays_of(folder, each.number))}
+        told = {"run": folder.spec, "steps": steps, "result": folder.result, "strays": strayed}
         print(json.dumps(told, default=_plain, indent=2))
     else:
         _show_all(folder, console, name or str(folder.path))

@@ -1,6 +1,6 @@
 """A run told step by step, and its verdict; what agents wrote is shown as text, and never obeyed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from textwrap import indent
 
 from rich.console import Console
@@ -10,7 +10,10 @@ from rich.text import Text
 
 from mlagentbench.records import Result, RunSpec, Step
 from mlagentbench.runner.folder import RunFolder
+from mlagentbench.sandbox.access.record import Access, foreign, read_access
 from mlagentbench.words import command, duration, judgement, last_line, number, percent, plain, told
+
+STRAYS = 20  # shown of one step
 
 
 def verdict(result: Result, spec: RunSpec, console: Console) -> None:
@@ -57,9 +60,17 @@ def story(folder: RunFolder, console: Console) -> None:
         if step.call.thought:
             console.print(Text(indent(plain(step.call.thought), "   "), style="italic"))
         console.print(Text(f"   {last_line(step.observation, 110)}", style="dim"))
+        if strays := strays_of(folder, step.number):
+            vain = sum(each.in_vain for each in strays)
+            console.print(Text(f"   outside its own files: {len(strays):,} tried, {vain:,} refused", style="yellow"))
 
 
-def one_step(step: Step, console: Console) -> None:
+def strays_of(folder: RunFolder, step: int) -> tuple[Access, ...]:
+    """What the commands of a step tried outside their own files; nothing without an access ledger."""
+    return foreign(read_access(folder.path, step)) if folder.spec.ledger else ()
+
+
+def one_step(step: Step, strays: Sequence[Access], console: Console) -> None:
     """A step in full."""
     action = f"  {plain(step.call.action)}"
     console.print(Text.assemble((f"step {step.number}", "bold"), action, (f"  {duration(step.seconds)}", "dim")))
@@ -76,6 +87,10 @@ def one_step(step: Step, console: Console) -> None:
         console.print(seen)
     if step.execution and step.execution.output_file:
         console.print(Text(f"the whole output: outputs/{step.execution.output_file}", style="dim"))
+    for stray in strays[:STRAYS]:
+        console.print(Text(f"outside its own files: {stray.deed} {stray.path!r}", style="yellow"))
+    if len(strays) > STRAYS:
+        console.print(Text(f"and {len(strays) - STRAYS:,} more in access/", style="yellow"))
 
 
 def changes(diff: str, console: Console) -> None:

@@ -161,6 +161,18 @@ class Workspace:
                         pending.append(path)
         return sorted(found)
 
+    def unlock(self) -> None:
+        """Open to its owner what every command must pass through, or none could begin after a script has locked it."""
+        self.root.mkdir(exist_ok=True)  # without a sandbox, a script can remove even that
+        above = {str(folder) for path in self.read_only_paths() for folder in Path(path).parents} - {"."}
+        with faults("the workspace"), Walk(self.root, needs=0o700) as walk:
+            for folder in ["", *sorted(above)]:
+                fd = walk.folder(folder)
+                mode = stat.S_IMODE(os.fstat(fd).st_mode)
+                if mode & 0o700 != 0o700:
+                    os.fchmod(fd, mode | 0o700)
+            walk.loosened.clear()  # they stay open
+
     def _writable(self, given: str) -> str:
         path = normal(given)
         if not path:

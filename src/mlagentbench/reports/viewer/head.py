@@ -89,7 +89,7 @@ def _setting(run: Run) -> Iterator[tuple[str, str]]:
     yield "Agent", run.who
     yield "Seed", str(spec.seed)
     yield "Started", spec.started
-    yield "Sandbox", spec.sandbox + (f", GPU {spec.gpu}" if spec.gpu else "")
+    yield "Sandbox", spec.sandbox + (f", GPU {spec.gpu}" if spec.gpu else "") + (", access ledger" * spec.ledger)
     yield (
         "Each script",
         f"{limits.script_minutes:g} min, {limits.memory_gb:g} GB memory, {limits.disk_gb:g} GB disk,"

@@ -10,6 +10,7 @@ from mlagentbench.reports.look.look import page
 from mlagentbench.reports.process.findings import Finding
 from mlagentbench.reports.process.judge import judgement_of
 from mlagentbench.reports.runs import Run
+from mlagentbench.reports.viewer.accessed import strayed
 from mlagentbench.reports.viewer.head import head
 from mlagentbench.reports.viewer.shelf import Row
 from mlagentbench.reports.viewer.steps import kinds_of, shown_steps
@@ -53,6 +54,7 @@ def run_page(
         home=home,
         head=head(run, going),
         judged=judgement_of(run),
+        strayed=strayed(run),
         going=going,
         stamp=stamp,
         findings=findings,

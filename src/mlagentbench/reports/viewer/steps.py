@@ -10,6 +10,8 @@ from mlagentbench.records import Step
 from mlagentbench.reports.anytime import StepGrade
 from mlagentbench.reports.process.findings import Finding
 from mlagentbench.reports.runs import Run
+from mlagentbench.reports.viewer.accessed import BUDGET as ACCESSED_BUDGET
+from mlagentbench.reports.viewer.accessed import Accessed, accessed
 from mlagentbench.reports.viewer.asked import Asked, asked
 from mlagentbench.reports.viewer.pieces import Piece, cut, level, weight
 
@@ -57,6 +59,7 @@ class Shown:
     dollars: float
     findings: tuple[Finding, ...] = ()
     grade: StepGrade | None = None
+    accessed: Accessed | None = None
 
 
 def kinds_of(run: Run) -> dict[int, Kind]:
@@ -92,6 +95,7 @@ def shown_steps(
     calls = _calls(run, after, ASKED_BUDGET * max(share, 1 / (len(steps) + 1)))
     cap = level((weight(text) for step in chosen for text in _texts(step, changes)), BUDGET * share)
     graded = {grade.step: grade for grade in grades}
+    tried = accessed(run, after, ACCESSED_BUDGET * share)
     noted: dict[int, list[Finding]] = {}
     for finding in findings:
         for number in finding.steps:
@@ -101,6 +105,7 @@ def shown_steps(
         before = steps[step.number - 2] if step.number > 1 else None
         one = _shown(step, before, kinds[step.number], changes.get(step.number, ""), cap)
         told: dict[str, Any] = {"findings": tuple(noted.get(step.number, ())), "grade": graded.get(step.number)}
+        told["accessed"] = tried.get(step.number)
         made.append(replace(one, asked=tuple(calls.pop(step.number, ())), **told))
     return tuple(made), tuple(call for left in calls.values() for call in left)
 

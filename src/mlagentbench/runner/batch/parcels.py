@@ -14,7 +14,7 @@ MOST = 8 << 20  # bytes of a parcel, about
 MANIFEST, OBJECTS = "snapshots/manifest.jsonl", "snapshots/objects/*/*"
 # What comes later may speak of what comes earlier. The workspace stays where it is: snapshots tell it.
 ORDER = [
-    "agent.py", "run.json", OBJECTS, "outputs/*", "*.txt", "result-*.json",
+    "agent.py", "run.json", OBJECTS, "outputs/*", "access/*.jsonl", "*.txt", "result-*.json",
     MANIFEST, "model_calls.jsonl", "trace.jsonl", "result.json",
 ]  # fmt: skip
 

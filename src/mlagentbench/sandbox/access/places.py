@@ -1,5 +1,6 @@
 """Where an honest command has business inside the sandbox; whatever lies elsewhere is foreign to it."""
 
+OWN = ("/workspace", "/tmp", "/home/agent", "/dev/shm")  # what a command has to itself, whatever the host has there
 OTHERS = "…"  # stands for the paths beyond what a ledger holds, in each place
 _FOLDERS = """/workspace /opt/runtime /opt/python /opt/repl.py /opt/bridge.py /opt/endpoint /usr /bin /sbin /lib /lib32
     /lib64 /libx32 /tmp /home/agent /dev/shm /proc/self /proc/sys /proc/driver /sys"""  # of /sys nothing is inside

@@ -24,6 +24,18 @@ class Access(Record):
     count: int
     refused: int = 0
 
+    @property
+    def in_vain(self) -> bool:
+        """Whether it never went through."""
+        return self.refused >= self.count
+
+    @property
+    def deed(self) -> str:
+        """What was tried, how often and whether in vain, in a few words."""
+        often = f" ×{self.count:,}" if self.count > 1 else ""
+        vain = "refused" if self.in_vain else f"{self.refused:,} refused" if self.refused else ""
+        return f"{self.mode}{often}{', ' if vain else ''}{vain}"
+
 
 def file_of(run: Path, step: int) -> Path:
     """Where the accesses of a step are kept."""
@@ -62,4 +74,4 @@ def _ordinary(access: Access) -> bool:
 
 def _searched(access: Access) -> bool:
     """The loader looks for libraries where whoever built them had them, and finds none."""
-    return access.refused == access.count and access.mode == "read" and bool(LIBRARY.search(access.path))
+    return access.in_vain and access.mode == "read" and bool(LIBRARY.search(access.path))

@@ -1,0 +1,51 @@
+"""Attack: woken."""
+
+from mlagentbench.audit.programs import TimedAttack
+
+
+class Woken(TimedAttack):
+    """Has itself woken by timers or sockets while it is stopped, to keep the cores busy while the starter is timed."""
+
+    lines = (11, 27)
+    code = """
+import fcntl, os, signal, socket, threading, time
+import numpy as np
+asked, held = threading.Event(), []
+def spin():
+    square = np.ones((400, 400))
+    while True:
+        square @ square if not asked.is_set() else time.sleep(0.001)
+for _ in range(4):
+    threading.Thread(target=spin, daemon=True).start()
+def socket_that_gives_up(milliseconds):
+    listener, caller = socket.socket(), socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(1)
+    caller.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
+    caller.connect(listener.getsockname())
+    caller.setblocking(False)
+    try:
+        while True:
+            caller.send(bytes(1 << 16))
+    except BlockingIOError:
+        pass
+    fcntl.fcntl(caller, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(caller, 10, signal.SIGCONT)
+    fcntl.fcntl(caller, fcntl.F_SETFL, fcntl.fcntl(caller, fcntl.F_GETFL) | os.O_ASYNC)
+    held.append((listener, caller))
+try:
+    import ctypes
+    event, timer, often = (ctypes.c_int * 16)(0, 0, 18), ctypes.c_void_p(), (ctypes.c_long * 4)(0, 10**7, 0, 10**7)
+    libc = ctypes.CDLL(None)
+    libc.timer_create(1, event, ctypes.byref(timer))
+    libc.timer_settime(timer, 0, often, None)
+except Exception:
+    for step in range(40):
+        socket_that_gives_up(100 + 100 * step)
+def cheat(honest, *args):
+    asked.set()
+    try:
+        return honest(*args)
+    finally:
+        asked.clear()
+"""
