@@ -48,8 +48,8 @@ prove: .venv/installed bubblewrap prepare  ## run floor, baseline, tuner and ref
 audit: .venv/installed bubblewrap prepare  ## let scripted cheaters loose on every task, print what they gained
 	@$(BIN)/mlagentbench audit
 
-fuzz: .venv/installed-dev  ## a million damaged inputs for whatever reads what others wrote; half an hour
-	@$(BIN)/mlagentbench prepare house-price --data-only
+fuzz: .venv/installed-dev bubblewrap  ## a million damaged inputs for whatever reads what others wrote; half an hour
+	@$(BIN)/mlagentbench prepare house-price
 	@$(BIN)/python tests/fuzz
 
 prepare: .venv/installed bubblewrap  ## download and split the data of all tasks, build their runtimes
