@@ -60,8 +60,8 @@ audit: .venv/installed bubblewrap prepare  ## let scripted cheaters loose on eve
 soak: .venv/installed bubblewrap  ## kill, starve and mislead 2,000 runs, check that nothing is lost or left; 40 minutes
 	@$(BIN)/python -m benchmarks.soak
 
-fuzz: .venv/installed-dev  ## a million damaged inputs for whatever reads what others wrote; half an hour
-	@$(BIN)/mlagentbench prepare house-price --data-only
+fuzz: .venv/installed-dev bubblewrap  ## a million damaged inputs for whatever reads what others wrote; half an hour
+	@$(BIN)/mlagentbench prepare house-price
 	@$(BIN)/python tests/fuzz
 
 prepare: .venv/installed bubblewrap  ## download and split the data of all tasks, build their runtimes

@@ -69,6 +69,19 @@ def test_a_script_that_is_not_there_yet_can_be_written(open_env: Open, do: Do) -
     assert do(env, "Read File", file_name="deep/new.py") == "print(1)\n"
 
 
+def test_of_thousands_of_lines_a_small_change_is_shown_and_a_large_one_is_counted(open_env: Open, do: Do) -> None:
+    old = "".join(f"{number}\nx\n" for number in range(3000))
+    small, large = old.replace("1500\n", "changed\n", 1), old.replace("x", "y")
+    env = open_env(models={"main": Parrot([f"```\n{text}```" for text in (small, large)])})
+    do(env, "Write File", file_name="a.py", content=old)
+    args = {"script_name": "a.py", "edit_instruction": "change", "save_name": "b.py"}
+    assert "-1500\n+changed\n" in do(env, "Edit Script (AI)", **args)
+    assert "6,000 lines became 6,000" in do(env, "Edit Script (AI)", **args)
+    assert do(env, "Inspect Script Lines", script_name="b.py", start_line_number=6000, end_line_number=6000).endswith(
+        "y"
+    )
+
+
 def test_a_segment_is_edited_and_nothing_else(open_env: Open, do: Do) -> None:
     env = open_env(models={"main": Parrot(["```python\n    b = 3\n```"])})
     do(env, "Write File", file_name="a.py", content="def f():\n    a = 1\n    b = 2\n    return a\n")
@@ -85,6 +98,7 @@ EDITS = {
     "a place outside": ({"save_name": "../a.py"}, "```\nx\n```", "outside"),
     "an answer that was cut off": ({}, "```\nx = 1\n", "cut off"),
     "no answer": ({}, "", "answered nothing"),
+    "an empty block": ({}, "```python\n```", "answered nothing"),
 }
 
 

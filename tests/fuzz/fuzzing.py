@@ -142,7 +142,7 @@ def _room(room: Path) -> Iterator[Path]:
 
 
 def _wind(computing: float, waiting: float, deaf: float) -> None:
-    """Set the alarms; nobody handles the last, which ends a process that never comes back to Python to hear the first."""
+    """Set the alarms; nobody handles the last, which ends a process that is too deep in C to hear the first."""
     signal.setitimer(signal.ITIMER_PROF, computing)
     signal.setitimer(signal.ITIMER_REAL, waiting)
     signal.setitimer(signal.ITIMER_VIRTUAL, deaf)

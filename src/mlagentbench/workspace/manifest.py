@@ -12,7 +12,6 @@ from mlagentbench.workspace.objects import NAME
 from mlagentbench.workspace.tree import PLAIN
 
 OUTSIDE = {"", ".", ".."}
-LONGEST = 1 << 16  # bytes of a path: agents can make some that the kernel takes in pieces only
 
 
 class Entry(NamedTuple):
@@ -127,6 +126,6 @@ def _whole(number: object) -> int:
 
 def _name(text: str) -> str:
     """What the kernel takes for a name: no NUL, and no half of a character."""
-    if "\0" in text or len(os.fsencode(text)) > LONGEST:
+    if b"\0" in os.fsencode(text):
         raise ValueError(text)
     return text
