@@ -45,6 +45,12 @@ def _history_is_whole(folder: RunFolder, result: Result, steps: int, data: Prepa
             yield f"the result was made from another {name}"
 
 
+def is_finished(place: Path) -> bool:
+    """Whether there is a result that is not a fault: such a run is never gone on with."""
+    path = place / "result.json"
+    return path.is_file() and json.loads(path.read_bytes())["ending"] != "fault"
+
+
 def counts(place: Path) -> tuple[int, int, float | None]:
     """Of a whole run: its steps, the answers of its model that are on record, its score."""
     folder = RunFolder(place)

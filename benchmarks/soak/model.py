@@ -15,12 +15,13 @@ from dialects import Says
 from wire import Breaks, Refuses, Reply, Seen, Wire, refusal
 
 STEP = re.compile(r"^Step (\d+)$", re.MULTILINE)
+NOTHING = "no content"  # which is an answer, as a model gives that would begin with a stop sequence
 FAILURES: dict[str, Reply] = {
     "429": refusal(429, retry_after="0"),
     "500": refusal(500),
     "cut off": Breaks("cut"),
     "garbage": Breaks("garbage"),
-    "no content": Breaks("empty"),
+    NOTHING: Breaks("empty"),
     "too long": Refuses(400, "this model's maximum context length is exceeded"),
     "refused": Refuses(400, "the request was rejected"),  # for good: the run is a fault, and tried again
 }
@@ -51,6 +52,7 @@ class Model(Wire):
         if number < len(failures):
             with self._lock:
                 self.failed[failures[number]] += 1
+                self.answered[name] += failures[number] == NOTHING
             return FAILURES[failures[number]]
         self.closing.wait(dice.choice(SLOW))
         replies = [reply for reply in self.parts[name].replies[step] if reply]  # nothing at all is asked for again

@@ -1,5 +1,6 @@
 """One round of a soak: a batch and a few single runs, what is done to them, and whether all promises held."""
 
+import re
 import shutil
 import time
 from collections import Counter
@@ -22,6 +23,7 @@ THEMES: tuple[tuple[str, ...], ...] = (  # what may be done in a round, in turn
     ("disk", "disk", "batch"),
     ("worker", "grader", "sandbox"),
 )
+TRACEBACK = re.compile(r"^Traceback \(most recent call last\):\n(.*\n){0,20}", re.MULTILINE)
 SCARCE = {"files", "processes", "disk"}  # of which faults and scores cannot be counted out
 
 
@@ -72,8 +74,8 @@ class Round:
         found = [self._examined(place, part) for place, part in runs]
         steps, calls, touched, repaid = map(sum, zip(*found, strict=True))
         self._judge(len(runs), touched)
-        if "Traceback" in (said := self.siege.said):
-            self.broken.append(f"a traceback: {said[said.index('Traceback') :][:2000]}")
+        if found := TRACEBACK.search(self.siege.said):
+            self.broken.append(f"a traceback: {found[0]}")
         return Tally(
             rounds=1,
             runs=Counter(part.plot for _, part in runs),
