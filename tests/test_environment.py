@@ -153,6 +153,16 @@ def test_a_full_workspace_is_put_back_and_the_agent_is_told(env: Environment, do
     assert trace(env)[1].notes
 
 
+def test_a_history_that_grows_with_every_step_ends_at_its_limit(open_env: Open, do: Do) -> None:
+    env = open_env(history_gb=0.003)
+    do(env, "Write File", file_name="grow.py", content="import os; open('f', 'wb').write(os.urandom(10**6))")
+    seen = [do(env, "Execute Script", script_name="grow.py") for _ in range(6)]
+    assert ["history of the workspace would be larger than 3.2 MB" in each for each in seen] == [False] * 3 + [True] * 3
+    assert sum(path.stat().st_size for path in env.world.store.folder.rglob("*") if path.is_file()) < 3.3e6
+    assert "f" in do(env, "List Files") and env.fault is None
+    assert do(env, "Write File", file_name="g", content="small") == "File g written."
+
+
 def test_a_file_action_that_fills_the_workspace_is_put_back_too(open_env: Open, do: Do) -> None:
     env = open_env(disk_gb=0.001)
     assert "again as it was" in do(env, "Write File", file_name="big", content="x" * 2_000_000)

@@ -216,7 +216,7 @@ class Environment:
         try:
             if execution and execution.limit == "disk":
                 raise TooBig("the disk limit was hit")
-            change = store.snapshot(number, int(limits.disk_gb * GB), limits.files)
+            change = store.snapshot(number, int(limits.disk_gb * GB), limits.files, int(limits.history_gb * GB))
         except TooBig as error:
             store.restore(number - 1, workspace.root, workspace.owner)
             return (f"[{error}; the workspace is again as it was before this step]",)

@@ -103,6 +103,7 @@ class Limits(Record):
     script_minutes: float = Field(gt=0, default=60.0)
     memory_gb: float = Field(gt=0, default=8.0)
     disk_gb: float = Field(gt=0, default=8.0)
+    history_gb: float = Field(gt=0, default=64.0)
     files: int = Field(gt=0, default=100_000)
     processes: int = Field(gt=0, default=256)
 

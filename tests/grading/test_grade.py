@@ -76,6 +76,11 @@ def test_rules_that_were_broken_are_reported_beside_the_score(graded: Callable[.
     assert (found.score, found.violations) == (1.0, ("uses \\udcff", "7"))
 
 
+def test_of_very_many_broken_rules_some_are_told(graded: Callable[..., Grade]) -> None:
+    found = graded("def violations(submission): return ['no'] * 10**6\n" + QUIET).violations
+    assert len(found) == 51 and found[-1] == "and 999,950 more of that kind"
+
+
 def test_the_grader_sees_no_secrets_and_its_words_are_no_answer(
     graded: Callable[..., Grade], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,3 +136,12 @@ def test_a_crowd_of_scripts_is_told_of(violations):
     crowd = "for number in range(1001): open(f'a{number}.py', 'w')\nopen('helper.py', 'w').write('EPOCHS = 50')\n"
     said = violations(("crowd.py", crowd), "crowd.py", ("train.py", f"import helper\n{SUBMIT}"), "train.py")
     assert "there are over 1,000 scripts, and not all were looked at" in said
+
+
+def test_a_link_in_the_place_of_the_first_script_hides_nothing(violations):
+    hide = "import os; os.remove('train.py'); os.symlink('x', 'train.py')"
+    said = violations(("hide.py", hide), "hide.py", f">{OVER}", f">{SUBMIT}")
+    assert said == (
+        "train.py cannot be looked at: it is reached through a link",
+        "step 4: Python REPL line 1 sets EPOCHS to 50; at most 10 is allowed",
+    )

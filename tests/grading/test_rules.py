@@ -100,3 +100,14 @@ def test_numbers_are_also_looked_for_in_the_modules_beside(folder: Path) -> None
     assert numbers_above(folder, "train.py", "epoch", 10) == [
         "settings.py line 1 sets EPOCHS to 50; at most 10 is allowed"
     ]
+
+
+def test_more_scripts_than_can_be_looked_at_in_time_are_told_of(folder: Path) -> None:
+    (folder / "train.py").write_text("import a, b, c\n")
+    for name in "abc":
+        (folder / f"{name}.py").write_text("EPOCHS = 50\n#" + "x" * 900_000)
+    assert numbers_above(folder, "train.py", "epoch", 10) == [
+        "c.py line 1 sets EPOCHS to 50; at most 10 is allowed",
+        "b.py line 1 sets EPOCHS to 50; at most 10 is allowed",
+        "a.py cannot be looked at: it and what was looked at before are over 2,097,152 bytes",
+    ]

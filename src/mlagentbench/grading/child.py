@@ -10,6 +10,7 @@ from typing import Any
 from mlagentbench.errors import Fault, InvalidSubmission
 
 LONGEST = 1000  # characters of a sentence
+MOST = 50  # sentences on broken rules
 
 
 def main(folder: Path, submission: Path, sources: Path, private: Path, answer: Path, earlier: Path) -> None:
@@ -42,7 +43,8 @@ def asked(grader: dict[str, Any], submission: Path, private: Path, sources: Path
 
 def _broken(grader: dict[str, Any], sources: Path) -> list[str]:
     """What in these scripts is against the rules, if the task has any that can be seen."""
-    return [_sentence(found) for found in grader["violations"](sources)] if "violations" in grader else []
+    found = [_sentence(each) for each in grader["violations"](sources)] if "violations" in grader else []
+    return found if len(found) <= MOST else [*found[:MOST], f"and {len(found) - MOST:,} more of that kind"]
 
 
 def _sentence(said: object) -> str:

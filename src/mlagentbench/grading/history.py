@@ -106,11 +106,10 @@ def lay(store: Store, each: Ran, target: Path) -> None:
     for name, entry in each.beside.items():
         put(store, each.step - 1, name, entry, target / name.removeprefix(each.folder))
     for number, command in enumerate(each.told):  # one that is no Python must not hide the others
-        place = target / TOLD.format(number)
-        place.write_text(command[: SOURCE + 1], encoding="utf-8", errors="backslashreplace")
+        _write(target / TOLD.format(number), command[: SOURCE + 1])
     if each.told:
         modules = (Path(TOLD.format(number)).stem for number in range(len(each.told)))
-        (target / FIRST).write_text("".join(f"import {module}\n" for module in modules))
+        _write(target / FIRST, "".join(f"import {module}\n" for module in modules))
     elif each.script in each.beside:
         put(store, each.step - 1, each.script, each.beside[each.script], target / FIRST)
 
@@ -118,14 +117,19 @@ def lay(store: Store, each: Ran, target: Path) -> None:
 def put(store: Store, step: int, name: str, entry: Entry, place: Path) -> None:
     """Write a script as it was; of a link, and of what is too long to be looked at, only that it is one."""
     place.parent.mkdir(parents=True, exist_ok=True)
+    place.unlink(missing_ok=True)  # which may be a link
     if entry.kind == "link":
-        place.unlink(missing_ok=True)
         place.symlink_to("nowhere")
     elif entry.size > SOURCE:
         with place.open("wb") as file:
             file.truncate(SOURCE + 1)
     else:
         store.export(step, name, place)
+
+
+def _write(place: Path, text: str) -> None:
+    place.unlink(missing_ok=True)
+    place.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def said(runs: Iterable[Ran], sentences: Iterable[Sequence[str]], known: Sequence[str]) -> Iterator[str]:

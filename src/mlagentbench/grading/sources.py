@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 SOURCE = 1 << 20  # bytes of a source file, at most
+DEEPEST = 100  # packages within packages; no workspace is deeper
+TOGETHER = 2 * SOURCE  # of a script and all that it imports: more would take longer to look at than a grading may
 NOTHING = ast.Module([], [])
 
 
@@ -51,14 +53,19 @@ def numbers_above(folder: Path, start: str, names: str, most: float) -> list[str
 
 def _scripts(folder: Path, start: str) -> Iterator[Script]:
     """`start` and, one after another, the files beside it that it imports; what cannot run is passed over."""
-    todo, seen = [start], {start}
+    todo, seen, left = [start], {start}, TOGETHER
     while todo:
         name = todo.pop()
         if not os.path.lexists(folder / name):
             continue
         try:
             with warnings.catch_warnings(action="ignore"):
-                script = Script(name, ast.parse(_source(folder, name)))
+                source = _source(folder, name)
+                left -= len(source)
+                if left < 0:
+                    yield Script(name, NOTHING, f"it and what was looked at before are over {TOGETHER:,} bytes")
+                    return
+                script = Script(name, ast.parse(source))
         except (SyntaxError, ValueError):
             continue
         except (RecursionError, MemoryError):
@@ -152,7 +159,7 @@ def _files(importer: str, module: str) -> Iterator[str]:
     """Where, below the submission's folder, the module or the packages that hold it would lie."""
     dots = len(module) - len(module.lstrip("."))
     base = Path(importer).parents[dots - 1] if 0 < dots <= len(Path(importer).parents) else Path()
-    parts = module.lstrip(".").split(".")
+    parts = module.lstrip(".").split(".")[:DEEPEST]
     for count in range(1, len(parts) + 1):
         place = base.joinpath(*parts[:count])
         yield from (f"{place}.py", f"{place}/__init__.py")

@@ -11,6 +11,8 @@ from blake3 import blake3
 from zstandard import ZstdCompressor, ZstdDecompressor, ZstdError
 
 from mlagentbench.errors import Fault
+from mlagentbench.workspace.paths import shown_size
+from mlagentbench.workspace.scan import TooBig
 from mlagentbench.workspace.tree import CHUNK, CREATE, chunks, write_all
 
 TINY = 4096  # one block of most disks: compressing less saves nothing
@@ -27,6 +29,8 @@ class Objects:
         self.partial = folder.parent / "partial"
         self._known = known
         self._compressor = ZstdCompressor(level=3)
+        self.most: int | None = None  # bytes of all contents together
+        self._size = 0
 
     def prepare(self) -> None:
         """Makes the folders, and clears away what a killed writer left half done."""
@@ -34,6 +38,7 @@ class Objects:
         self.partial.mkdir(exist_ok=True)
         for left in self.partial.iterdir():
             left.unlink()
+        self._size = sum(path.stat().st_size for path in self.folder.glob("*/*"))
 
     def put(self, fd: int) -> tuple[str, int]:
         """Stores the content of an open file; its hash and size."""
@@ -107,18 +112,26 @@ class Objects:
             for chunk in content:
                 if not name:
                     digest.update(chunk)
-                write_all(fd, packer.compress(chunk) if packer else chunk)
+                self._add(fd, packer.compress(chunk) if packer else chunk)
             if packer:
-                write_all(fd, packer.flush())
+                self._add(fd, packer.flush())
             name = name or digest.hexdigest()
             self._name(partial, self._path(name) + (".zst" if compress else ""))
         except BaseException:
+            self._size -= os.fstat(fd).st_size
             with suppress(OSError):
                 Path(partial).unlink()
             raise
         finally:
             os.close(fd)
         return name
+
+    def _add(self, fd: int, data: bytes) -> None:
+        """Counted before it is written: snapshots of what an agent writes anew at every step could fill any disk."""
+        if self.most is not None and self._size + len(data) > self.most:
+            raise TooBig(f"the history of the workspace would be larger than {shown_size(self.most)}")
+        write_all(fd, data)
+        self._size += len(data)
 
     def _name(self, partial: str, path: str) -> None:
         try:

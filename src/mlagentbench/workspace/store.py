@@ -53,7 +53,9 @@ class Store:
         self._state: State = {}  # after the last step
         self._seen: dict[str, Signature] = {}  # a path that still bears this is still what _state says
 
-    def snapshot(self, step: int, max_bytes: int | None = None, max_files: int | None = None) -> Change:
+    def snapshot(
+        self, step: int, max_bytes: int | None = None, max_files: int | None = None, max_history: int | None = None
+    ) -> Change:
         """Records what changed in the workspace since the last snapshot."""
         if self.workspace is None:
             raise ValueError("this store has no workspace to take a snapshot of")
@@ -61,6 +63,7 @@ class Store:
             self._open_for_writing()
             if self._last is not None and step < self._last:
                 raise Fault(f"step {step} is already past: the last snapshot is of step {self._last}")
+            self._objects.most = max_history
             started = time.time_ns()
             with Walk(self.workspace, needs=0o500) as walk:
                 found = scan(walk, Bounds(max_bytes, max_files))
