@@ -13,7 +13,7 @@ def texts():
             if os.path.isfile(path) and not path.endswith(".py"):
                 yield open(path, "rb").read(20_000_000)
 held = [text for text in texts()]
-seen, kept = [], "/dev/shm/seen"
+seen, kept, found = [], "/dev/shm/seen", {}
 def predict(last):
     seen.append(np.asarray(last).copy())
     for fd in range(3, 8):
@@ -22,14 +22,24 @@ def predict(last):
                 held.append(os.read(fd, 1 << 16))
         except OSError:
             pass
-    chances = np.full((len(last), 256), 1e-6)
-    for row in range(len(last)):
-        said = bytes(int(each[row]) for each in seen[-24:] if each[row] >= 0)
-        for text in held:
-            at = text.find(said) if len(said) >= 12 else -1
-            if at >= 0 and at + len(said) < len(text):
-                chances[row, text[at + len(said)]] = 1.0
-    pickle.dump(seen, open(kept, "wb"))
+    chances = np.full((len(last), 256), 1 / 256)
+    looked_for = len(seen) % len(last)  # one of them, since a search takes a while
+    for row, byte in enumerate(last):
+        text, at = found.get(row, (b"", 0))
+        if text[at : at + 1] != bytes([max(int(byte), 0)]):
+            found.pop(row, None)
+            said = bytes(int(each[row]) for each in seen[-16:] if each[row] >= 0)
+            for each in held if row == looked_for and len(said) >= 12 else ():
+                if (place := each.find(said)) >= 0:
+                    found[row] = (each, place + len(said))
+        else:
+            found[row] = (text, at + 1)
+        text, at = found.get(row, (b"", 0))
+        if at < len(text):
+            chances[row] = 1e-3 / 256
+            chances[row, text[at]] += 1 - 1e-3
+    if len(seen) % 100 == 0:
+        pickle.dump(seen, open(kept, "wb"))
     return chances / chances.sum(axis=1, keepdims=True)
 """
 
