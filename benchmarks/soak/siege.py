@@ -17,7 +17,7 @@ from benchmarks.soak.cast import Cast
 from benchmarks.soak.ground import Ground
 from benchmarks.soak.parts import TOY, Part
 
-JOBS = 6  # runs at a time: many of them wait
+JOBS = 8  # runs at a time: many of them wait
 TICK = 0.04  # seconds between two looks
 STALL = 90.0  # seconds without any progress
 MISSED = 5.0  # seconds after which a blow that finds nobody is spent
