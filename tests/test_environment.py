@@ -379,3 +379,8 @@ def test_a_script_that_removes_the_workspace_itself_leaves_it_empty(open_env: Op
     seen = do(env, "Execute Script", script_name="gone.py")
     assert "read-only files were changed, and put back" in seen
     assert "train.py" not in do(env, "List Files") and "questions.csv" in do(env, "List Files")
+
+
+def test_environments_share_the_classes_of_their_actions(open_env: Callable[..., Environment]) -> None:
+    one, other = (open_env(name).actions["Read File"] for name in ("one", "other"))
+    assert one.arguments is other.arguments  # each is heavy, and a batch has thousands of runs

@@ -17,14 +17,14 @@ from benchmarks.soak.cast import Cast
 from benchmarks.soak.ground import Ground
 from benchmarks.soak.parts import TOY, Part
 
-JOBS = 6  # runs at a time: many of them wait
+JOBS = 8  # runs at a time: many of them wait
 TICK = 0.04  # seconds between two looks
 STALL = 90.0  # seconds without any progress
 MISSED = 5.0  # seconds after which a blow that finds nobody is spent
 TRIES, MORE = 6, 50  # of a run while blows fall, and when none is left
 PASSES = 6  # with nothing in its way, after which a batch must have come to its end
 PATIENCE = 120  # seconds for a single run
-WARM = 10  # runs after which memory should grow no more
+WARM, SPAN = 40, 20  # runs after which memory should grow no more, and how many more must be seen
 
 
 class Siege:
@@ -112,7 +112,7 @@ class Siege:
         """How much the process grew, if it saw enough runs."""
         self.peak = max([self.peak, *(size for _, size, _ in weights)])
         warm = [each for each in weights if each[0] >= WARM and each[1]]
-        if self.quiet and warm and warm[-1][0] - warm[0][0] >= 2 * WARM:
+        if self.quiet and warm and warm[-1][0] - warm[0][0] >= SPAN:
             runs, sizes, files = zip(*warm, strict=True)
             self.slopes.append(100 * linear_regression(runs, sizes).slope)
             self.descriptors.append(100 * linear_regression(runs, files).slope)

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from difflib import unified_diff
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -163,8 +163,14 @@ class Action:
 
 def load(interactive: bool = False, models: bool = False) -> dict[str, Action]:
     """All actions, by the names that agents use; some need a person, some a model."""
-    found = [Action(discovery.plugin("actions", name)) for name in discovery.names("actions")]
-    return {action.name: action for action in found if action.interactive <= interactive and action.model <= models}
+    found = (action for action in _all() if action.interactive <= interactive and action.model <= models)
+    return {action.name: action for action in found}
+
+
+@cache
+def _all() -> tuple[Action, ...]:
+    """Made once: the classes of their arguments are heavy, and of every run would stay until the collector comes by."""
+    return tuple(Action(discovery.plugin("actions", name)) for name in discovery.names("actions"))
 
 
 def difference(old: str, new: str, old_name: str, new_name: str) -> str:
