@@ -61,8 +61,9 @@ def _read(file: Path) -> dict[str, Any]:
 
 def _score(result: Any) -> float | None:
     score = result.get("final_score") if isinstance(result, dict) else None
-    number = isinstance(score, int | float) and not isinstance(score, bool)
-    return float(score) if number and abs(score) < LARGEST and score != NONE else None
+    if not isinstance(score, int | float) or isinstance(score, bool):
+        return None
+    return float(score) if abs(score) < LARGEST and score != NONE else None
 
 
 def _place(path: str) -> tuple[str, ...]:
