@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 
 from fuzzing import Defect, Figures, fuzz, load, names
 
+MEMORY = "/dev/shm"  # most cases are a file or more, and no disk should have to keep them
 LINE = "{:12} {:>9} {:>8} {:>12} {:>10}"
 
 
@@ -45,7 +46,7 @@ def _asked() -> argparse.Namespace:
 
 def _apart(name: str, asked: argparse.Namespace) -> Figures | None:
     """One target in its own process: whatever it does, the next one has its turn."""
-    with TemporaryDirectory(prefix="fuzz-") as room:
+    with TemporaryDirectory(prefix="fuzz-", dir=MEMORY if Path(MEMORY).is_dir() else None) as room:
         options = [f"--{each}={getattr(asked, each)}" for each in ("total", "first", "seconds", "seed")]
         options += [f"--cases={asked.cases}"] if asked.cases else []
         options += [f"--only={name}", f"--room={room}"]

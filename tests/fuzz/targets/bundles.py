@@ -15,7 +15,7 @@ from mlagentbench.reports.unbundle import unpack
 from mlagentbench.runner.folder import RunFolder
 
 RAISES = (UsageError, Fault)
-WEIGHT, SHORT = 30, 60
+WEIGHT, SHORT = 10, 60
 RECORDED = Path(__file__).parents[2] / "formats" / "1.zip"
 with ZipFile(RECORDED) as _bundle:
     HELD = {name: _bundle.read(name) for name in _bundle.namelist()}

@@ -46,6 +46,7 @@ FOUND = [
     {"log": b"Namespace(task={{}})\n", "agent_log/agent_3_3.json": b"{}"},
     {"log": b"Namespace(max_time=5e-324)\n", "agent_log/agent_3_3.json": b"{}"},
     {"env_log/overall_time.txt": b"9e10"},
+    {"scores.json": b'{"env_log/trace.json": {"final_score": 1%s}}' % (b"0" * 400)},
 ]
 DAMAGED = {name: mutated([text.encode()], WORDS) for name, text in FILES.items()}
 EXCHANGED = {name: grafted([json.loads(text)]) for name, text in FILES.items() if name.endswith(".json")}

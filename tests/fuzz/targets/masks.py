@@ -12,7 +12,7 @@ from mlagentbench.discovery import module_at
 from mlagentbench.task import SUITE
 
 RAISES = (ValueError,)
-WEIGHT, SHORT = 70, 400
+WEIGHT, SHORT = 90, 400
 PIXELS = 256
 SEEDS = [b"1 3 10 5 250 7", b"-", b"1 256", b"5 1 7 1 9 1"]
 WORDS = [

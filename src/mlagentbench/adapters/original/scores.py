@@ -1,7 +1,6 @@
 """What the original's own evaluation said of its runs, and what its trivial agent scored: claims, marked as such."""
 
 import json
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from mlagentbench.grading.verdict import summarise
 from mlagentbench.records import Baseline
 
 NONE = -1  # the original's word for no score
+LARGEST = 1e300  # which no score is, but a number in JSON may be larger than any float
 
 
 class Claims:
@@ -61,8 +61,9 @@ def _read(file: Path) -> dict[str, Any]:
 
 def _score(result: Any) -> float | None:
     score = result.get("final_score") if isinstance(result, dict) else None
-    good = isinstance(score, int | float) and not isinstance(score, bool) and math.isfinite(score) and score != NONE
-    return float(score) if good and score is not None else None
+    if not isinstance(score, int | float) or isinstance(score, bool):
+        return None
+    return float(score) if abs(score) < LARGEST and score != NONE else None
 
 
 def _place(path: str) -> tuple[str, ...]:
