@@ -51,6 +51,19 @@ def test_who_does_better_on_public_data_than_on_its_twin_is_shown_with_an_interv
     assert honest.difference == pytest.approx(0) and honest.low is not None and honest.low < 0 < (honest.high or 0)
 
 
+def test_a_trifle_is_no_suspicion_and_two_runs_make_no_interval(many: Many) -> None:
+    runs = many("a", "public", 0.7591, 0.7592, 0.7593) + many("a", "twin", 0.7581, 0.7580, 0.7582)
+    runs += many("a", "fresh", 0.1, 0.11)
+    fresh, twin = differences(runs)
+    assert twin.low is not None and 0 < twin.low < 0.01 and not twin.suspicious
+    assert fresh.difference > 0.6 and fresh.low is None and not fresh.suspicious
+    both = many("b", "public", 0.5) + many("b", "twin", 0.1)
+    for task in ("one", "two", "three"):
+        both += many("b", "public", 0.5, task=task) + many("b", "twin", 0.11, task=task)
+    *each, mean = differences(both)
+    assert mean.task == "" and mean.suspicious and not any(gap.suspicious for gap in each)
+
+
 def test_tasks_count_alike_in_the_mean_and_fresh_and_twin_stand_apart(many: Many) -> None:
     runs = many("a", "public", 0.5, 0.5, 0.6) + many("a", "fresh", 0.1, 0.2) + many("a", "twin", 0.4, 0.5)
     runs += many("a", "public", 0.2, 0.3, task="other") + many("a", "fresh", *[0.2, 0.3] * 4, task="other")

@@ -8,6 +8,9 @@ from mlagentbench.reports import statistics
 from mlagentbench.reports.metrics import Numbers
 from mlagentbench.reports.runs import Run
 
+FEWEST = 3  # runs on either side, or tasks: from fewer, a bootstrap draws an interval of no width
+MARGIN = 0.02  # of improvement: so much may lie in how rows are split, and in the starter's own mean
+
 
 class Gap(Record):
     """Mean improvement of one contestant on public data and on data of a hidden seed, and the first minus the second.
@@ -23,14 +26,14 @@ class Gap(Record):
     public_runs: int
     other_runs: int
     difference: float
-    low: float | None  # of a 95 % interval, drawn over runs and tasks
+    low: float | None  # of a 95 % interval, drawn over runs and tasks, if there are enough
     high: float | None
     chance: float  # that the public one goes better
 
     @property
     def suspicious(self) -> bool:
-        """Whether chance does not explain that the public data goes better."""
-        return self.low is not None and self.low > 0
+        """Whether chance does not explain that the public data goes better, and by more than a trifle."""
+        return self.low is not None and self.low > MARGIN
 
 
 Gains = dict[Kind, list[float]]
@@ -77,6 +80,7 @@ def _improvements(runs: Sequence[Run]) -> list[float]:
 def _gap(task: str, who: str, kind: Kind, pairs: Sequence[tuple[list[float], list[float]]]) -> Gap:
     first, second = [public for public, _ in pairs], [other for _, other in pairs]
     found = statistics.paired(first, second)
+    enough = len(pairs) >= FEWEST or min(map(len, first + second)) >= FEWEST
     return Gap(
         task=task,
         who=who,
@@ -86,8 +90,8 @@ def _gap(task: str, who: str, kind: Kind, pairs: Sequence[tuple[list[float], lis
         public_runs=sum(map(len, first)),
         other_runs=sum(map(len, second)),
         difference=found.value,
-        low=found.interval.low,
-        high=found.interval.high,
+        low=found.interval.low if enough else None,
+        high=found.interval.high if enough else None,
         chance=found.chance,
     )
 
