@@ -10,9 +10,10 @@ import pytest
 from mlagentbench.errors import InvalidSubmission
 from mlagentbench.grading import race
 from mlagentbench.grading.protocol import Program
-from mlagentbench.grading.race import Race, doubtful, shares_and_ratios
+from mlagentbench.grading.race import Race, doubtful, score_and_error, shares_and_ratios
 
 ONE = np.array(1.0)
+ANYHOW = 9.0  # however restless the machine of the tests is
 SLEEPS = "import time\ndef answer(x):\n    time.sleep({}); return x"
 
 
@@ -47,7 +48,7 @@ def between(tmp_path: Path) -> Callable[..., tuple[Race, list]]:
 
 @pytest.mark.parametrize("kept", [False, True])
 def test_a_program_that_takes_a_fifth_of_the_time_scores_about_a_fifth(between, kept: bool) -> None:
-    run, _ = between(SLEEPS.format(0.5), SLEEPS.format(0.1), kept=kept)
+    run, _ = between(SLEEPS.format(0.5), SLEEPS.format(0.1), kept=kept, exact=ANYHOW)
     assert 0.15 < run.run(2, 2) < 0.4
 
 
@@ -76,7 +77,7 @@ def test_the_first_questions_of_a_round_may_be_untimed(between) -> None:
     slow_at_first = (
         "import time\nn = 0\ndef answer(x):\n    global n; n += 1; time.sleep(1 if n == 1 else 0.1); return x"
     )
-    run, _ = between(SLEEPS.format(0.1), slow_at_first, questions=2, untimed=1)
+    run, _ = between(SLEEPS.format(0.1), slow_at_first, questions=2, untimed=1, exact=ANYHOW)
     assert 0.5 < run.run(2, 2) < 2
 
 
@@ -167,6 +168,21 @@ def test_questions_count_by_the_starters_time_and_ratios_are_those_of_neighbours
     assert np.allclose(ratios, [[1 / 3, 1]] * 3)
 
 
-@pytest.mark.parametrize(("ratios", "doubt"), [((1.0, 1.01), False), ((1.0, 1.2), True), ((0.02, 0.03), False)])
+@pytest.mark.parametrize(
+    ("ratios", "doubt"),
+    [((1.0, 1.01), False), ((1.0, 1.2), True), ((0.02, 0.03), False), ((0.83, 0.87), True), ((0.7, 0.74), False)],
+)
 def test_a_score_is_in_doubt_while_noise_could_explain_it(ratios: tuple[float, ...], doubt: bool) -> None:
     assert doubtful([np.array([[ratio, 1.0]]) for ratio in ratios], exact=0.015) is doubt
+
+
+def test_luck_on_a_restless_machine_is_taken_off_the_score(
+    between: Callable[..., tuple[Race, list]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = iter([(0.6, 1.0), (1.2, 1.0), (0.7, 1.0), (0.8, 1.0)])
+    monkeypatch.setattr(Race, "_round", lambda *_: np.array([next(taken)]))
+    restless, _ = between("", "", kept=True)
+    monkeypatch.setattr(Race, "_started", lambda *_: {restless.starter: None})
+    score, error = score_and_error([np.array([each]) for each in [(0.6, 1.0), (1.2, 1.0), (0.7, 1.0), (0.8, 1.0)]])
+    assert score == pytest.approx(0.75) and error > 0.1
+    assert restless.run(2, 4) == pytest.approx(score * np.exp(2 * error))

@@ -351,7 +351,7 @@ def test_a_second_ctrl_c_leaves_what_does_not_stop_and_even_that_is_no_fault(
     words = ["--task", task, "--agent", stubborn, "--agent", "baseline", "--jobs", 2]
     with process(out, *words, start_new_session=True) as batch:
         until(lambda: len(list(out.glob("*/trace.jsonl"))) == 2)
-        until(lambda: processes("mlagentbench.grading.child"))
+        until(lambda: set(processes("mlagentbench.grading.child")) & set(processes(str(task))))
         os.killpg(batch.pid, signal.SIGINT)  # as a terminal does it
         assert batch.stderr
         while "Ctrl-C again" not in batch.stderr.readline():
@@ -359,7 +359,7 @@ def test_a_second_ctrl_c_leaves_what_does_not_stop_and_even_that_is_no_fault(
         os.killpg(batch.pid, signal.SIGINT)
         _, complaints = batch.communicate(timeout=10)
     assert batch.returncode == 130 and "Traceback" not in complaints, complaints
-    until(lambda: not processes("mlagentbench.grading.child", *map(str, out.iterdir())))
+    until(lambda: not processes(str(task), *map(str, out.iterdir())))
     until(lambda: set(states(out).values()) == {"stopped"})
     assert not list(out.glob("*/result*.json"))
 

@@ -20,6 +20,7 @@ from mlagentbench.task import PARTS, Task
 
 TASKS = Task.names()
 TABLES = [name for name in TASKS if Task.load(name).config.submission.endswith(".csv")]
+TIMED, BESIDE = ("vectorization", "llama-inference"), 0.1  # where another test on the other core can be felt
 QUICK = ("house-price", "vectorization")  # one of each kind is run whole every time
 RUNS = [
     pytest.param(name, marks=[pytest.mark.xdist_group(name), *([] if name in QUICK else [pytest.mark.slow])])
@@ -85,7 +86,8 @@ def test_the_baseline_agent_is_valid_does_not_succeed_and_scores_what_task_toml_
     assert (result.valid, result.success, result.ending) == (True, False, "submitted"), result.note
     known = Task.load(name).edition("open").baseline
     assert known is not None
-    assert abs(result.score - known.mean) <= 6 * known.sd + 1e-6 * abs(known.mean)
+    timed = name in TIMED
+    assert abs(result.score - known.mean) <= 6 * known.sd + (BESIDE if timed else 1e-6) * abs(known.mean)
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -1,7 +1,8 @@
 """Times a submission against the starter, side by side: the same questions in turn, one frozen while the other runs.
 
 The score is, for each question, the median of the ratios of neighbours, weighted by the starter's times: what disturbs
-the machine for a second disturbs both neighbours.
+the machine for a second disturbs both neighbours. Where the score is in doubt after all rounds, it is what the doubt
+leaves of it: whoever is lucky, or makes the machine restless, gains nothing.
 """
 
 import math
@@ -15,12 +16,14 @@ import numpy as np
 
 from mlagentbench.errors import InvalidSubmission
 from mlagentbench.grading.protocol import Program
+from mlagentbench.grading.verdict import STEP
 
 Seconds = np.ndarray[Any, np.dtype[np.float64]]
 Question = Callable[[Program, bool, float], float]  # program, whether it is the starter, limit: the seconds it took
 
 PATIENCE, GRACE = 5, 3.0  # an answer may take 5 times as long as the starter's and 3 seconds
 OURS = 600.0  # seconds that the starter may take for an answer
+SURE = 2  # standard errors
 
 
 @dataclass(frozen=True)
@@ -52,8 +55,8 @@ class Race:
                 self._round([self.starter], kept, known)  # warms the machine up
             while len(rounds) < least or (len(rounds) < most and doubtful(rounds, self.exact)):
                 rounds += [self._round(order, kept, known) for order in orders]
-        shares, ratios = shares_and_ratios(rounds)
-        return float(shares @ np.median(ratios, axis=0))
+        score, error = score_and_error(rounds)
+        return score * math.exp(SURE * error) if doubtful(rounds, self.exact) else score
 
     def _round(self, order: list[Path], kept: Mapping[Path, Program], known: dict[int, float]) -> Seconds:
         """How long the submission and the starter take for each timed question, which they are asked in turn."""
@@ -110,8 +113,15 @@ def shares_and_ratios(rounds: list[Seconds]) -> tuple[Seconds, Seconds]:
     return typical / typical.sum(), seconds[:, :, 0] / seconds[:, :, 1]
 
 
-def doubtful(rounds: list[Seconds], exact: float) -> bool:
-    """Whether the score is not known well yet: as exactly as asked for, or to a sixth of what sets it apart from 1."""
+def score_and_error(rounds: list[Seconds]) -> tuple[float, float]:
+    """What the submission takes of the starter's time, and the standard error of its logarithm."""
     shares, ratios = shares_and_ratios(rounds)
     error = 1.25 * np.linalg.norm(shares * np.log(ratios).std(axis=0, ddof=1)) / math.sqrt(len(rounds))
-    return bool(error > max(exact, abs(math.log(shares @ np.median(ratios, axis=0))) / 6))
+    return float(shares @ np.median(ratios, axis=0)), float(error)
+
+
+def doubtful(rounds: list[Seconds], exact: float) -> bool:
+    """Whether the score is not known well yet: as exactly as asked for, or so that its side of 1 and of success is."""
+    score, error = score_and_error(rounds)
+    apart = min(abs(math.log(score)) / 6, abs(math.log(score / (1 - STEP))) / 3)
+    return error > max(exact, apart)
