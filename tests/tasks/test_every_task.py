@@ -22,10 +22,8 @@ TASKS = Task.names()
 TABLES = [name for name in TASKS if Task.load(name).config.submission.endswith(".csv")]
 TIMED, BESIDE = ("vectorization", "llama-inference"), 0.1  # where another test on the other core can be felt
 QUICK = ("house-price", "vectorization")  # one of each kind is run whole every time
-RUNS = [
-    pytest.param(name, marks=[pytest.mark.xdist_group(name), *([] if name in QUICK else [pytest.mark.slow])])
-    for name in TASKS
-]
+SLOW = {name: [pytest.mark.xdist_group(name), *([] if name in QUICK else [pytest.mark.slow])] for name in TASKS}
+RUNS = [pytest.param(name, marks=marks) for name, marks in SLOW.items()]
 
 
 def quiet(line: str) -> None:
@@ -75,7 +73,7 @@ def test_nothing_private_is_in_what_the_agent_gets(name):
     assert not [path for path in data.private.rglob("*") if path.is_file() and path.read_bytes() in given]
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", [each for each in RUNS if each.values != ("vectorization",)])  # it is its baseline
 def test_the_nothing_agent_does_not_succeed(name, tmp_path):
     assert not start(set_up(name, "open", "bwrap", quiet), "nothing", tmp_path / "run").success
 
