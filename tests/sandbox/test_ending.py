@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from conftest import Runner, groups_of, marked, names
 
+from mlagentbench.sandbox.cgroups import hierarchies
+
 HARNESS = Path(__file__).parent / "harness.py"
 
 FOREVER = "print('begun', flush=True)\nwhile True: pass\n"
@@ -111,6 +113,20 @@ def test_a_harness_killed_at_any_moment_of_the_start_leaves_nothing(run: Runner)
     wait_until_gone(run.survivors)
     wait_until_gone(lambda: [pid for pid in filter(str.isdigit, names("/proc")) if _is_orphan(pid)])
     start_harness(run, "bwrap", "print('swept')").communicate(timeout=30)
+
+
+def test_the_groups_of_a_harness_that_is_dead_and_not_buried_are_removed(run: Runner) -> None:
+    if not hierarchies():
+        pytest.skip("no control groups here")
+    harness = start_harness(run, "bwrap", "print('begun', flush=True)\nwhile True: pass")
+    assert harness.stdout is not None and b"begun" in harness.stdout.readline()
+    assert groups_of(harness.pid)
+    harness.kill()
+    os.waitid(os.P_PID, harness.pid, os.WEXITED | os.WNOWAIT)  # as one whom nobody waits for
+    start_harness(run, "bwrap", "print('swept')").communicate(timeout=30)
+    left = groups_of(harness.pid)
+    harness.communicate()
+    assert left == []
 
 
 def _is_orphan(pid: str) -> bool:

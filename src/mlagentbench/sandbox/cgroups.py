@@ -94,9 +94,13 @@ def _world() -> str:
 
 
 def _birth(pid: int | str) -> str:
-    """When a process started, which tells it from a later one with the same number; empty if it is gone."""
+    """When a process started, which tells it from a later one with the same number; empty if it is dead.
+
+    It may be dead for long and not buried, where the first process of a container waits for nobody.
+    """
     with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return fields[19] if fields[0] not in "ZX" else ""
     return ""
 
 
