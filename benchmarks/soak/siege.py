@@ -24,7 +24,7 @@ MISSED = 5.0  # seconds after which a blow that finds nobody is spent
 TRIES, MORE = 6, 50  # of a run while blows fall, and when none is left
 PASSES = 6  # with nothing in its way, after which a batch must have come to its end
 PATIENCE = 120  # seconds for a single run
-WARM, SPAN = 40, 20  # runs after which memory should grow no more, and how many more must be seen
+WARM, SPAN = 100, 50  # runs after which memory should grow no more, and how many more must be seen
 
 
 class Siege:
@@ -111,7 +111,8 @@ class Siege:
     def _weigh(self, weights: list[tuple[int, float, int]]) -> None:
         """How much the process grew, if it saw enough runs."""
         self.peak = max([self.peak, *(size for _, size, _ in weights)])
-        warm = [each for each in weights if each[0] >= WARM and each[1]]
+        last = len(self.cast.kinds) - JOBS  # after which there are fewer runs at a time
+        warm = [each for each in weights if WARM <= each[0] <= last and each[1]]
         if self.quiet and warm and warm[-1][0] - warm[0][0] >= SPAN:
             runs, sizes, files = zip(*warm, strict=True)
             self.slopes.append(100 * linear_regression(runs, sizes).slope)

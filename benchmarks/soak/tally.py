@@ -9,8 +9,9 @@ from pydantic import Field
 
 from mlagentbench.records import Record
 
-# What a batch's process may grow by in a hundred runs, on the average of the rounds that show it; some are noise.
-FLAT, FILES, ENOUGH = 1.0, 2.0, 3
+# MB and open files that a batch's process may grow by in a hundred runs, on the average of at least so many long rounds.
+# One run with large replies moves the memory by several MB; a run that kept 50 kB for ever would still show.
+FLAT, FILES, ENOUGH = 5.0, 2.0, 3
 
 
 class Tally(Record):

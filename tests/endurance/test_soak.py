@@ -34,8 +34,8 @@ def test_the_same_seed_draws_the_same_runs() -> None:
 
 def test_accounts_add_up_and_growth_breaks_a_promise() -> None:
     one = Tally(seed=3, rounds=1, seconds=2.0, runs={"plain": 2}, blows={"batch": 1}, slopes=(0.1,), peak=90.0)
-    other = Tally(rounds=1, seconds=1.0, runs={"plain": 1, "forks": 1}, slopes=(5.0, 5.0), peak=80.0, broken=("x",))
+    other = Tally(rounds=1, seconds=1.0, runs={"plain": 1, "forks": 1}, slopes=(9.0, 9.0), peak=80.0, broken=("x",))
     both = one.plus(other)
     assert (both.seed, both.rounds, both.count, both.runs["plain"], both.peak) == (3, 2, 4, 3, 90.0)
-    assert one.verdict == () and both.verdict == ("x", "a batch grows by 3.37 MB in a hundred runs")
+    assert one.verdict == () and both.verdict == ("x", "a batch grows by 6.03 MB in a hundred runs")
     assert "80 a minute" in both.table()
