@@ -128,6 +128,17 @@ def test_who_has_himself_woken_while_the_other_is_timed_is_refused(between, kept
     assert ("submission", 1.0) in heard
 
 
+def test_a_starter_that_fails_while_the_submission_is_awake_is_the_submissions_fault(between, until) -> None:
+    run, _ = between(SLEEPS.format(0), WAKES + "arm(100)\n")
+    with run.program(run.submission) as program:
+        program.pause()
+        until(lambda: program._process.tree.stirred > 0.1)
+        with pytest.raises(InvalidSubmission, match="woken"), run._blamed(run.starter, {run.submission: program}):
+            raise InvalidSubmission("too slow")
+    with pytest.raises(RuntimeError, match="the starter itself failed"), run._blamed(run.starter, {}):
+        raise InvalidSubmission("too slow")
+
+
 BROKEN = {"at the start": "raise OSError('no disk')", "when asked": "def answer(x):\n    raise OSError('no disk')"}
 
 

@@ -67,7 +67,7 @@ class Race:
                 seconds = {self.submission: math.nan}
                 for folder in order:
                     limit = OURS if folder == self.starter else PATIENCE * known[number] + GRACE
-                    seconds[folder] = self._seconds(folder, programs[folder], question, limit)
+                    seconds[folder] = self._seconds(folder, programs, question, limit)
                     if folder == self.starter:
                         known[number] = seconds[folder]
                         self._require_rest(programs)
@@ -75,17 +75,17 @@ class Race:
         return np.array(rows[self.untimed :])
 
     def _started(self, folders: list[Path], stack: ExitStack) -> dict[Path, Program]:
-        programs = {}
+        programs: dict[Path, Program] = {}
         for folder in folders:
-            with self._blamed(folder):
+            with self._blamed(folder, programs):
                 programs[folder] = stack.enter_context(self.program(folder))
             programs[folder].pause()
         return programs
 
-    def _seconds(self, folder: Path, program: Program, question: Question, limit: float) -> float:
-        with self._blamed(folder):
-            seconds = question(program, folder == self.starter, limit)
-        program.pause()
+    def _seconds(self, folder: Path, programs: Mapping[Path, Program], question: Question, limit: float) -> float:
+        with self._blamed(folder, programs):
+            seconds = question(programs[folder], folder == self.starter, limit)
+        programs[folder].pause()
         return seconds
 
     def _require_rest(self, programs: Mapping[Path, Program]) -> None:
@@ -93,12 +93,13 @@ class Race:
             programs[self.submission].require_rest()
 
     @contextmanager
-    def _blamed(self, folder: Path) -> Iterator[None]:
-        """What goes wrong with the starter is our fault, and not the submission's."""
+    def _blamed(self, folder: Path, programs: Mapping[Path, Program]) -> Iterator[None]:
+        """What goes wrong with the starter is our fault, unless the submission was awake and in its way."""
         try:
             yield
         except InvalidSubmission as error:
             if folder == self.starter:
+                self._require_rest(programs)
                 raise RuntimeError(f"the starter itself failed: {error}") from error
             raise
 
