@@ -27,6 +27,7 @@ from mlagentbench.reports.site.pages import names
 from mlagentbench.reports.site.write import write
 
 MOST = 1_500_000  # bytes
+TALL = 4000  # pixels, more than any part of a page
 LONG = 4  # steps, from which on a curve has something to show
 FIGURES = ("heat-success", "heat-improvement")
 
@@ -84,12 +85,15 @@ def pictures(browser: Browser, site: Path, run: str, step: int) -> Iterator[tupl
         page = browser.new_page(viewport=size, color_scheme=shot.scheme)
         anchor = f"#step-{step}" if shot.page == "step" else ""
         page.goto((site / places[shot.page]).as_uri() + anchor)
-        yield shot, small(seen(page, shot.part))
+        yield shot, small(seen(page, shot.part, shot.width))
         page.close()
 
 
-def seen(page: Page, part: str) -> bytes:
-    return page.locator(part).screenshot() if part else page.screenshot()
+def seen(page: Page, part: str, width: int) -> bytes:
+    if not part:
+        return page.screenshot()
+    page.set_viewport_size({"width": width, "height": TALL})  # what is scrolled has the head of the page over it
+    return page.locator(part).screenshot()
 
 
 def small(picture: bytes) -> bytes:

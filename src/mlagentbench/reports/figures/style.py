@@ -91,7 +91,7 @@ def _bytes(figure: Figure, kind: str, metadata: dict[str, Any]) -> bytes:
 
 def canvas(width: float, height: float, foot: str) -> Figure:
     """An empty figure of `height` inches over its foot, which says in small print what the figure rests on."""
-    lines = textwrap.wrap(foot, int(width * 31))
+    lines = textwrap.wrap(foot, int(width * 27))
     below = (len(lines) * 6.6 + 4) / INCH if lines else 0.0
     whole = height + below
     figure = Figure(figsize=(width, whole))
@@ -135,7 +135,7 @@ def per_cent(axes: Axes, axis: str = "y") -> None:
     """Ticks of a share as per cent."""
     from matplotlib.ticker import PercentFormatter
 
-    (axes.yaxis if axis == "y" else axes.xaxis).set_major_formatter(PercentFormatter(1.0, decimals=0))
+    (axes.yaxis if axis == "y" else axes.xaxis).set_major_formatter(PercentFormatter(1.0))
 
 
 def legend(figure: Figure, axes: Axes, width: float) -> None:
