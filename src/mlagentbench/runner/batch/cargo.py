@@ -53,7 +53,9 @@ def settle(cargo: Cargo, freight: dict[str, Chunks], say: Say) -> Setup:
         task = home() / "freight" / cargo.hashes.task[:32] / task.name
         _bring(task, freight["task"])
     if "data" in freight:
-        _bring(home() / "data" / task.name / job.instance, freight["data"])
+        named = job.instance.startswith(f"{job.edition}-")  # it may be named by its hash as well
+        name = job.instance if named else f"{job.edition}-{job.instance[:16]}"
+        _bring(home() / "data" / task.name / name, freight["data"])
     setup = _ready(str(task), job.edition, job.sandbox, say, job.instance)
     if "task" in freight:
         setup = replace(setup, task=Task(task, job.task))
