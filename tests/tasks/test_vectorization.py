@@ -38,12 +38,12 @@ def workspace(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def grade(grader: ModuleType, workspace: Path, tmp_path: Path) -> Grade:
-    """The score of a conv.py on two small layers, measured once; `slow` is the starter's module in it."""
+    """The score of a conv.py on two small layers, once unless in doubt; `slow` is the starter's module in it."""
 
-    def score(source: str | None = None) -> float:
+    def score(source: str | None = None, most: int = 1) -> float:
         private = tmp_path / "private"
         private.mkdir()
-        (private / "plan.json").write_text(json.dumps({"layers": LAYERS, "rounds": 1, "most": 1}))
+        (private / "plan.json").write_text(json.dumps({"layers": LAYERS, "rounds": 1, "most": most}))
         if source is not None:
             (workspace / "conv.py").rename(workspace / "slow.py")
             (workspace / "conv.py").write_text("import os, sys, time, threading\nimport numpy as np, slow\n" + source)
@@ -60,7 +60,7 @@ def test_the_reference_is_many_times_faster_and_breaks_no_rule(
     grade: Grade, grader: ModuleType, workspace: Path
 ) -> None:
     shutil.copytree(TASK / "reference", workspace, dirs_exist_ok=True)
-    assert grade() < NO_GAIN and grader.violations(workspace) == []
+    assert grade(most=12) < NO_GAIN and grader.violations(workspace) == []
 
 
 FORWARD = "def forward(images, weights, bias, stride, padding):\n    "
