@@ -104,7 +104,8 @@ class Round:
         lost = 0
         if part.name in self.cast.model.parts:
             lost = self.cast.model.answered[part.name] - calls
-            if not 0 <= lost <= self.siege.landed["batch"] + len(faults):
+            landed = self.siege.landed  # a full disk takes even the note of the fault
+            if not 0 <= lost <= landed["batch"] + landed["disk"] + len(faults):
                 self.broken.append(f"{place.name}: {lost} answers of the model were lost without a cause, or made up")
         return steps, calls, score != part.score, lost
 
