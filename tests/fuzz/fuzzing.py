@@ -5,7 +5,7 @@ import resource
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -56,14 +56,7 @@ def load(name: str) -> ModuleType:
 def fuzz(target: ModuleType, room: Path, seed: int, first: int, count: int, seconds: float = 1e9) -> Figures:
     """Go through what was found before, then cases first, first + 1, ... of a seed, until time is over."""
     opened = getattr(target, "opened", _room)
-    with ExitStack() as stack:
-        thing = stack.enter_context(opened(room))
-        if hasattr(target, "make"):
-            with suppress(Exception):  # allocators take their addresses before these are counted
-                target.attempt(target.make(Random(0)), thing)
-        stack.enter_context(_bounded_memory())
-        stack.enter_context(_alarms())
-        mark = stack.enter_context((room / "at").open("wb", buffering=0))
+    with opened(room) as thing, _bounded_memory(), _alarms(), (room / "at").open("wb", buffering=0) as mark:
         before, begun = _reset_peak(), time.perf_counter()
         trial = Trial(target, thing, mark, seed, begun + seconds)
         for case in getattr(target, "FOUND", ()):
