@@ -1,12 +1,13 @@
 """local or local:FILE.gguf is a small model on this machine's processor: slow and weak, but real, and without a key."""
 
+import atexit
 import os
 import secrets
 import shutil
 import sys
 import zipfile
 from collections.abc import Generator
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -83,6 +84,15 @@ class Local(Model):
         return Reply(text=text, model=self.name, input_tokens=asked, output_tokens=said)
 
 
+class Job:
+    """One request to the engine: what it said so far, and whether somebody still listens."""
+
+    def __init__(self, request: Piece) -> None:
+        self.request = request
+        self.arrived: SimpleQueue[Piece | None] = SimpleQueue()
+        self.left = Event()
+
+
 class Engine:
     """A loaded model, which does one thing at a time."""
 
@@ -101,41 +111,56 @@ class Engine:
         options.n_threads_http = 1
         options.api_keys = [secrets.token_hex()]  # it also listens on the loopback, where others of this machine are
         self._server = xllamacpp.Server(options)
-        self._lock = Lock()
         self._last: list[dict[str, str]] = []
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._over = Event()
+        self._worker = Thread(target=self._work, name="local model", daemon=True)  # the main one listens for signals
+        self._worker.start()
+        atexit.register(self.stop)
 
     def pieces(self, request: Piece) -> Generator[Piece]:
         """The reply as it comes; who stops listening, by Ctrl-C for example, stops the engine."""
-        arrived: SimpleQueue[Piece | None] = SimpleQueue()
-        left = Event()
+        job = Job(request)
+        self._jobs.put(job)
+        try:
+            while (piece := job.arrived.get()) is not None:
+                yield piece
+        finally:
+            job.left.set()
+
+    def stop(self) -> None:
+        """Say nothing more: what is still at work when the interpreter ends is aborted, and the process with it."""
+        self._over.set()
+        self._jobs.put(None)
+        self._worker.join()
+        del self._server
+
+    def _work(self) -> None:
+        while job := self._jobs.get():
+            try:
+                self._reply(job)
+            except RuntimeError as error:
+                job.arrived.put({"error": {"message": str(error)}})
+            finally:
+                job.arrived.put(None)
+
+    def _reply(self, job: Job) -> None:
+        # What is known of the last prompt is used again, but not what is known of the reply to it: tokens that are
+        # generated one by one are not rounded as those of a prompt are, and the next reply could differ.
+        messages = job.request["messages"]
+        reuse = messages[: len(self._last)] != self._last
 
         def hear(piece: Piece) -> bool:
-            arrived.put(piece)
-            return left.is_set()
+            if "error" not in piece:
+                self._last = messages
+            job.arrived.put(piece)
+            return self._unheard(job)
 
-        def generate() -> None:
-            try:
-                self._server.handle_chat_completions({**request, "cache_prompt": reuse}, hear)
-            except RuntimeError as error:
-                arrived.put({"error": {"message": str(error)}})
-            finally:
-                arrived.put(None)
+        if not self._unheard(job):
+            self._server.handle_chat_completions({**job.request, "cache_prompt": reuse}, hear)
 
-        with self._lock:
-            # What is known of the last prompt is used again, but not what is known of the reply to it: tokens that are
-            # generated one by one are not rounded as those of a prompt are, and the next reply could differ.
-            reuse = request["messages"][: len(self._last)] != self._last
-            worker = Thread(target=generate, daemon=True)  # not the main one, which has to listen for signals
-            try:
-                worker.start()
-                while (piece := arrived.get()) is not None:
-                    if "error" not in piece:
-                        self._last = request["messages"]
-                    yield piece
-            finally:
-                left.set()
-                with suppress(RuntimeError):  # it never began
-                    worker.join()
+    def _unheard(self, job: Job) -> bool:
+        return job.left.is_set() or self._over.is_set()
 
 
 _loading = Lock()
