@@ -1,6 +1,7 @@
 """Batches through kills, stops, faults and changes of mind: no result is lost, none is made twice."""
 
 import ast
+import gc
 import json
 import os
 import random
@@ -10,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -590,6 +592,40 @@ class Broken:
 
     def stop(self) -> None:
         pass
+
+
+class Littering(Broken):
+    """Each run leaves something in memory that refers to itself, and waits until what was left before has gone."""
+
+    def __init__(self, until: Until) -> None:
+        self.until = until
+        self.left: list[weakref.ref[Littering]] = []
+
+    def run(self, job: Job, gpu: str) -> Path:
+        litter = Littering(self.until)
+        litter.self = litter  # type: ignore[attr-defined]
+        for earlier in self.left:
+            self.until(lambda gone=earlier: gone() is None)  # type: ignore[misc]
+        self.left.append(weakref.ref(litter))
+        raise Fault("that was all")
+
+
+def test_what_a_run_leaves_in_memory_is_freed_while_others_go_on(
+    tmp_path: Path, toy: Path, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of(tasks=[str(toy)], agents=["nothing"], repetitions=3)
+    survey, jobs = surveyed(tmp_path / "out", plan)
+    runner = Littering(until)
+    batch = Batch(survey, plan, runner, [""], quiet, quiet)
+    monkeypatch.setattr("mlagentbench.runner.batch.batch.SWEEP", 0.0)
+    for job in jobs:
+        batch.add(job)
+    gc.disable()
+    try:
+        batch.run()
+    finally:
+        gc.enable()
+    assert len(runner.left) == 3 and all("that was all" in each for each in batch.troubles.values())
 
 
 def test_when_nothing_works_any_more_the_batch_does_not_use_up_its_jobs(tmp_path: Path, toy: Path) -> None:

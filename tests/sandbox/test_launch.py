@@ -1,15 +1,18 @@
 """Starting sandboxes: from any thread, many at once, after a fork; and sweeping up after those who could not."""
 
 import os
+import secrets
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import SMALL, Runner
+from conftest import SMALL, Runner, marked
 
 from mlagentbench.errors import SandboxFault
 from mlagentbench.sandbox import gate
@@ -32,6 +35,22 @@ def test_a_sandbox_outlives_the_thread_that_asked_for_it(run: Runner) -> None:
         assert output.text.strip() == "42"
     finally:
         found[0].close()
+
+
+def test_a_sandbox_killed_on_its_way_to_the_gate_is_a_fault_at_once_and_its_children_go_with_it(
+    until: Callable[[Callable[[], object]], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marker, group = secrets.token_hex(16), Group(2**30, 64)
+    monkeypatch.setattr(gate, "PATIENCE", 15)
+    dies = ["/bin/sh", "-c", "sleep 1000 & kill -9 $$"]  # as bwrap does when it is killed before it made its namespaces
+    began = time.monotonic()
+    try:
+        with pytest.raises(SandboxFault, match="it said nothing"):
+            gate.start(dies, SMALL, group, {"PATH": os.environ["PATH"], "MARKER": marker}, "/")
+        assert time.monotonic() - began < gate.PATIENCE
+        until(lambda: not marked(marker))
+    finally:
+        group.close()
 
 
 def test_many_threads_start_sandboxes_at_once(run: Runner) -> None:

@@ -8,12 +8,14 @@ begins which nobody would end.
 import os
 import resource
 import select
+import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from io import FileIO
+from typing import IO
 
 from mlagentbench.errors import SandboxFault
 from mlagentbench.records import GB, Limits
@@ -83,8 +85,9 @@ def start(
 
 
 def abandon(child: "subprocess.Popen[bytes]") -> None:
-    """End what has come no further than the gate."""
-    child.kill()
+    """End what has come no further than the gate, with what it began on its way there."""
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)  # it is not waited for yet, so nobody else has its number
     child.wait()
     for stream in (child.stdin, child.stdout):
         assert stream is not None
@@ -96,9 +99,7 @@ def await_ready(child: "subprocess.Popen[bytes]") -> None:
     assert child.stdout is not None
     said = b""
     deadline = time.monotonic() + PATIENCE
-    poll = select.poll()
-    poll.register(child.stdout, select.POLLIN)
-    while len(said) < 2000 and poll.poll(max(deadline - time.monotonic(), 0) * 1000):
+    while len(said) < 2000 and heard(child, [child.stdout], deadline - time.monotonic()):
         byte = os.read(child.stdout.fileno(), 1)
         if byte == READY and not said:
             return
@@ -107,6 +108,18 @@ def await_ready(child: "subprocess.Popen[bytes]") -> None:
         said += byte
     words = " ".join(said.decode("utf-8", "replace").split()) or "it said nothing"
     raise SandboxFault(f"{FAILED}: {words}")
+
+
+def heard(child: "subprocess.Popen[bytes]", streams: Sequence[IO[bytes]], seconds: float) -> list[int]:
+    """Which of them say something or end; none if the child dies first, whose own children may hold them open."""
+    died = os.pidfd_open(child.pid)
+    try:
+        poll = select.poll()
+        for fd in (died, *(stream.fileno() for stream in streams)):
+            poll.register(fd, select.POLLIN)
+        return [fd for fd, _ in poll.poll(max(seconds, 0) * 1000) if fd != died]
+    finally:
+        os.close(died)
 
 
 def let_through(child: "subprocess.Popen[bytes]", stdin: int) -> None:

@@ -1,5 +1,6 @@
 """Brings the jobs of a plan to their results: at most so many at a time, within a budget, through faults and stops."""
 
+import gc
 import heapq
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from mlagentbench.stopping import Stopping
 
 TICK = 0.2  # seconds between two looks for somebody who wants it to stop
 LOOK = 1.0  # seconds between two looks at all runs
+SWEEP = 5.0  # seconds between two looks for what ended runs have left in memory
 GRACE = 20.0  # seconds for runs to stop; what a killed run loses is only the step that was under way
 IN_A_ROW = 10  # runs that end as faults, with no result among them, are no accident any more
 
@@ -41,7 +43,7 @@ class Batch:
         self._faulty: set[str] = set()
         self._signals = 0
         self._stopping = Stopping(survey.folder.path)
-        self._deadline = self._next_look = 0.0
+        self._deadline = self._next_look = self._next_sweep = 0.0
 
     def add(self, job: Job, pause: float = 0.0) -> None:
         """Queue a job, to begin after a pause."""
@@ -58,9 +60,16 @@ class Batch:
             if time.monotonic() >= self._next_look:
                 with suppress(OSError):  # a machine that is out of files may have some at the next look
                     self._look()
+            self._sweep()
             if self._is_to_leave():
                 break
         self._look()
+
+    def _sweep(self) -> None:
+        """Free what ended runs left: connections of models take megabytes, of which the collector knows nothing."""
+        if time.monotonic() >= self._next_sweep:
+            gc.collect()
+            self._next_sweep = time.monotonic() + SWEEP
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
         """What a signal does; nothing is raised, so that nothing is left half done."""

@@ -3,7 +3,6 @@
 import ctypes
 import json
 import platform
-import select
 import socket
 import subprocess
 import sys
@@ -62,10 +61,7 @@ class Listening:
         """Pass the listener on to the supervisor; a sandbox that says something instead has failed, and says why."""
         assert child.stdin is not None
         assert child.stdout is not None
-        poll = select.poll()
-        poll.register(child.stdin, select.POLLIN)
-        poll.register(child.stdout, select.POLLIN)
-        if child.stdin.fileno() not in dict(poll.poll(PATIENCE * 1000)):
+        if child.stdin.fileno() not in gate.heard(child, [child.stdin, child.stdout], PATIENCE):
             return
         with socket.socket(fileno=child.stdin.fileno()) as channel:
             try:
