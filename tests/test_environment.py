@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from mlagentbench.audit.attacks.self_made_faults import RENAME
 from mlagentbench.environment import Environment
 from mlagentbench.errors import Fault, RunOver
 from mlagentbench.records import Call, Step
@@ -199,26 +200,9 @@ def test_an_interpreter_that_has_itself_woken_is_ended_and_what_it_did_is_undone
     assert "woken" not in do(env, "List Files") and "late.txt" not in env.world.store.state(4)
 
 
-VOIDS = """
-import ctypes, os, signal, threading
-libc = ctypes.CDLL(None)
-signal.signal(signal.SIGCONT, lambda *_: None)
-for number in range(300): open(f"file{number}", "w").close()
-def edit(number=0):
-    while True:
-        number = (number + 7) % 300
-        os.rename(f"file{number}", "other"); os.rename("other", f"file{number}")
-threading.Thread(target=edit).start()
-for number in range(1, 200):
-    timer, once = ctypes.c_void_p(), (ctypes.c_long * 4)(0, 0, 0, number * 1_000_000)
-    libc.timer_create(1, (ctypes.c_int * 16)(0, 0, 18, 0), ctypes.byref(timer))
-    libc.timer_settime(timer, 0, once, None)
-"""
-
-
 def test_files_that_change_under_our_hands_end_who_changes_them_and_not_the_run(env: Environment, do: Do) -> None:
     for _ in range(6):
-        do(env, "Python REPL", command=VOIDS)
+        do(env, "Python REPL", command=RENAME)
         do(env, "Execute Script", script_name="train.py")
     told = "".join(step.observation for step in env.steps)
     assert "what was stopped after its step had itself woken, and was ended" in told

@@ -35,7 +35,7 @@ class Round:
         dice = Random(f"{seed} {number}")
         able = blows.possible(ground.group)
         self.kinds = tuple(kind for kind in THEMES[number % len(THEMES)] if kind in able)
-        size = size if self.kinds else 8 * size  # a process grows until it has seen some of everything
+        size = size if self.kinds else 16 * size  # a process grows until it has seen some of everything
         self.folder = ground.folder / f"round-{number:04d}"
         self.cast = Cast(self.folder, dice, size)
         drawn = blows.draw(dice, self.kinds, size) if self.kinds else []

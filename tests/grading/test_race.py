@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mlagentbench.audit.attacks.woken import ARM
 from mlagentbench.errors import InvalidSubmission
 from mlagentbench.grading import race
 from mlagentbench.grading.protocol import Program
@@ -93,24 +94,9 @@ def test_whoever_is_not_asked_is_frozen(between, kept: bool) -> None:
     assert len(counts) == 4 and counts[1] - counts[0] < 300 and counts[3] - counts[2] < 300
 
 
-# A connection whose other end never reads gives up after a while, and the kernel then sends the signal that wakes.
-WAKES = """
-import fcntl, os, signal, socket, threading
-held = []
-def arm(milliseconds):
-    listener, caller = socket.socket(), socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    listener.listen(1)
-    caller.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
-    caller.connect(listener.getsockname())
-    caller.setblocking(False)
-    try:
-        while True: caller.send(bytes(1 << 16))
-    except BlockingIOError: pass
-    fcntl.fcntl(caller, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(caller, 10, signal.SIGCONT)
-    fcntl.fcntl(caller, fcntl.F_SETFL, fcntl.fcntl(caller, fcntl.F_GETFL) | os.O_ASYNC)
-    held.append((listener, caller))
+WAKES = f"""
+{ARM}
+import threading
 def spin():
     while True: pass
 threading.Thread(target=spin, daemon=True).start()

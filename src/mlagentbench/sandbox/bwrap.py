@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from shutil import which
 
@@ -156,7 +156,7 @@ def secret_places(box: Box) -> tuple[str, ...]:
     return _covered(box.runtime, frozenset(hidden))
 
 
-@cache
+@lru_cache(maxsize=64)  # every run hides its own folder
 def _covered(runtime: Runtime, hidden: frozenset[Path]) -> tuple[str, ...]:
     """Where these folders and the foreign packages would be seen inside; what lies within another is not named."""
     shown = {Path("/usr"): "/usr", runtime.prefix: runtime.prefix_inside}

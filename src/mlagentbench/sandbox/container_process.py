@@ -22,7 +22,7 @@ from mlagentbench.sandbox import container_driver, gate, seccomp
 from mlagentbench.sandbox.base import Box, Process
 from mlagentbench.sandbox.cgroups import Group
 from mlagentbench.sandbox.output import Output
-from mlagentbench.sandbox.processes import PATIENCE, Tree
+from mlagentbench.sandbox.processes import PATIENCE, Tree, wait_or_kill
 from mlagentbench.sandbox.watch import Watch
 
 SECONDS = 60  # for an engine to start a container on a busy machine
@@ -173,11 +173,7 @@ def _order(waiting: Waiting, box: Box, group: Group, argv: Sequence[str]) -> Non
 def _abandon(waiting: Waiting) -> None:
     """The first process hears that nobody is there, and ends; the engine clears away."""
     waiting.channel.close()
-    try:
-        waiting.engine.wait(PATIENCE)
-    except subprocess.TimeoutExpired:
-        waiting.engine.kill()
-        waiting.engine.wait()
+    wait_or_kill(waiting.engine, PATIENCE)
     for stream in (waiting.engine.stdin, waiting.engine.stdout):
         if stream:
             stream.close()

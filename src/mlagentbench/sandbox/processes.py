@@ -4,6 +4,7 @@ import math
 import os
 import select
 import signal
+import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -40,6 +41,15 @@ def family(pid: int) -> list[int]:
     for member in found:
         found += children.get(member, [])
     return found
+
+
+def wait_or_kill(child: "subprocess.Popen[bytes]", seconds: float) -> None:
+    """For one who was told to end, and has so long to do so."""
+    try:
+        child.wait(seconds)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
 
 
 class Tree:

@@ -2,22 +2,11 @@
 
 from mlagentbench.audit.programs import TimedAttack
 
-
-class Woken(TimedAttack):
-    """Has itself woken by timers or sockets while it is stopped, to keep the cores busy while the starter is timed."""
-
-    lines = (11, 27)
-    code = """
-import fcntl, os, signal, socket, threading, time
-import numpy as np
-asked, held = threading.Event(), []
-def spin():
-    square = np.ones((400, 400))
-    while True:
-        square @ square if not asked.is_set() else time.sleep(0.001)
-for _ in range(4):
-    threading.Thread(target=spin, daemon=True).start()
-def socket_that_gives_up(milliseconds):
+# A connection whose other end never reads gives up after a while, and the kernel then sends the signal that wakes.
+ARM = """
+import fcntl, os, signal, socket
+held = []
+def arm(milliseconds):
     listener, caller = socket.socket(), socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen(1)
@@ -33,6 +22,24 @@ def socket_that_gives_up(milliseconds):
     fcntl.fcntl(caller, 10, signal.SIGCONT)
     fcntl.fcntl(caller, fcntl.F_SETFL, fcntl.fcntl(caller, fcntl.F_GETFL) | os.O_ASYNC)
     held.append((listener, caller))
+"""
+
+
+class Woken(TimedAttack):
+    """Has itself woken by timers or sockets while it is stopped, to keep the cores busy while the starter is timed."""
+
+    lines = (11, 27)
+    code = f"""
+{ARM}
+import threading, time
+import numpy as np
+asked = threading.Event()
+def spin():
+    square = np.ones((400, 400))
+    while True:
+        square @ square if not asked.is_set() else time.sleep(0.001)
+for _ in range(4):
+    threading.Thread(target=spin, daemon=True).start()
 try:
     import ctypes
     event, timer, often = (ctypes.c_int * 16)(0, 0, 18), ctypes.c_void_p(), (ctypes.c_long * 4)(0, 10**7, 0, 10**7)
@@ -41,7 +48,7 @@ try:
     libc.timer_settime(timer, 0, often, None)
 except Exception:
     for step in range(40):
-        socket_that_gives_up(100 + 100 * step)
+        arm(100 + 100 * step)
 def cheat(honest, *args):
     asked.set()
     try:

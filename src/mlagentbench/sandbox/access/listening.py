@@ -16,6 +16,7 @@ from mlagentbench.errors import SandboxFault, UsageError
 from mlagentbench.sandbox import gate
 from mlagentbench.sandbox.access import calls, driver, supervisor
 from mlagentbench.sandbox.access.record import Access, file_of
+from mlagentbench.sandbox.processes import wait_or_kill
 
 PATIENCE = 60  # seconds for a supervisor to answer on a busy machine
 INSIDE = "/opt/ledger.py"
@@ -111,11 +112,7 @@ class Listening:
     def close(self) -> None:
         """Stop listening; calls that would be told then fail, so the command must have ended."""
         self._channel.close()
-        try:
-            self._child.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            self._child.kill()
-            self._child.wait()
+        wait_or_kill(self._child, PATIENCE)
         assert self._child.stderr is not None
         self._child.stderr.close()
 
