@@ -24,7 +24,7 @@ MISSED = 5.0  # seconds after which a blow that finds nobody is spent
 TRIES, MORE = 6, 50  # of a run while blows fall, and when none is left
 PASSES = 6  # with nothing in its way, after which a batch must have come to its end
 PATIENCE = 120  # seconds for a single run
-WARM, SPAN = 250, 50  # runs after which memory should grow no more, and how many more must be seen
+WARM, SPAN = 100, 50  # runs after which memory should grow no more, and how many more must be seen
 
 
 class Siege:

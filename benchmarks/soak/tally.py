@@ -11,7 +11,7 @@ from mlagentbench.records import Record
 
 # MB and open files by which a batch's process may grow in a hundred runs, on the average of so many long rounds.
 # One run with large replies moves the memory by several MB; a run that kept 50 kB for ever would still show.
-FLAT, FILES, ENOUGH = 4.0, 2.0, 3
+FLAT, FILES, ENOUGH = 2.0, 2.0, 3
 
 
 class Tally(Record):

@@ -1,10 +1,11 @@
 """From a plan and a folder to results: a new batch, or one that goes on where it stopped."""
 
+import ctypes
 import resource
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pydantic import Field
@@ -24,6 +25,7 @@ from mlagentbench.sandbox.gpu import granted
 
 # Whoever runs jobs is told the folder, what they need, and which of them may have ended the last process.
 Machines = Callable[[Path, dict[str, Setup], set[str]], Runner]
+ARENA_MAX = -8  # of mallopt
 ORDER = ("stopped", "running", "queued", "fault")  # what was begun comes first, what failed last
 
 
@@ -47,6 +49,7 @@ def conduct(
     path: Path, plan: Plan | None, slots: Sequence[str], say: Say, show: Show, machines: Machines = Local
 ) -> Ended:
     """Run a batch, or go on with it; whatever a person must mend is said before anything begins."""
+    _share_memory()
     folder = BatchFolder(path)
     jobs = plan.jobs() if plan else []
     with folder.lock() as died:
@@ -115,6 +118,12 @@ def _warn(jobs: list[Job], setups: dict[str, Setup], slots: int, say: Say) -> No
 
 def _refusal(path: Path, what: str) -> UsageError:
     return UsageError(f"{path} cannot go on: {what} changed since it began; choose another --out for a new batch")
+
+
+def _share_memory() -> None:
+    """Let all threads allocate from one place: glibc gives them many, each of which keeps what it once needed."""
+    with suppress(AttributeError):  # another C library
+        ctypes.CDLL(None).mallopt(ARENA_MAX, 1)
 
 
 def _open_many_files() -> None:
