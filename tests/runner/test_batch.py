@@ -26,9 +26,11 @@ from mlagentbench.runner.batch.batch import Batch
 from mlagentbench.runner.batch.conduct import Ended, conduct, slots_of
 from mlagentbench.runner.batch.folder import BatchFolder, BatchRecord
 from mlagentbench.runner.batch.job import Job
-from mlagentbench.runner.batch.plan import Plan
+from mlagentbench.runner.batch.plan import Budget, Plan
+from mlagentbench.runner.batch.standing import Standing
 from mlagentbench.runner.batch.survey import Survey, View
 from mlagentbench.runner.folder import RunFolder
+from mlagentbench.terminal.progress import Lines
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 Until = Callable[[Callable[[], object]], None]
@@ -582,6 +584,16 @@ def test_slots_are_handed_out_by_gpu_and_no_more_run_at_a_time_than_there_are(
     assert slots_of(3, "") == ["", "", ""] and slots_of(None, "") == [""]
     with pytest.raises(UsageError, match="no GPU '97' here"):
         slots_of(2, "97")
+
+
+def test_in_a_pipe_a_run_that_is_about_to_begin_is_not_told_of_and_one_that_stopped_is(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = Lines()
+    for state, steps in (("queued", 0), ("stopped", 0), ("running", 3), ("stopped", 3), ("stopped", 3)):
+        standing = Standing(name="run", task="toy", agent="act", state=state, steps=steps)
+        lines.show(View(going=True, budget=Budget(), standings=(standing,)))
+    assert capsys.readouterr().err.splitlines()[1:] == ["run: stopped after 3 steps"]
 
 
 class Broken:

@@ -43,8 +43,11 @@ class Lines:
             say(totals(view.totals))
             return
         for each in view.standings:
-            if before.get(each.name) != self._states[each.name] and each.state in ("finished", "fault", "stopped"):
+            was = before.get(each.name)
+            if each.state in ("finished", "fault") and was != self._states[each.name]:
                 say(f"{each.name}: {outcome(each)}")
+            elif each.state == "stopped" and was and was[0] == "running":  # and not just about to begin
+                say(f"{each.name}: stopped after {each.steps} steps")
 
 
 def table(view: View, rows: int) -> Table:
