@@ -8,6 +8,7 @@ from pathlib import Path
 from mlagentbench.audit.attacks.base import Aftermath, Attack
 from mlagentbench.environment import Environment
 
+LIMIT = 0.5  # GB, with room for the data of every task
 SPILT = 1 << 30  # bytes over its limit that a script may write before it is killed; a slow machine looks late
 CODE = """
 if HOW == "bytes":
@@ -39,7 +40,7 @@ class DiskBomb(Attack):
     lines = (27,)
     general = True
     alone = True
-    limits = {"disk_gb": 0.05, "files": 2000}  # noqa: RUF012 - a constant of the class
+    limits = {"disk_gb": LIMIT, "files": 20_000}  # noqa: RUF012 - a constant of the class
 
     def run(self, env: Environment) -> None:
         """Each way in a step of its own, while somebody looks at how much there is."""
@@ -68,4 +69,4 @@ class DiskBomb(Attack):
         state = end.folder.store(end.scene.setup.data, writable=False).state(end.result.steps)
         if left := [name for name in state if name.startswith("bomb")]:
             return f"{len(left)} files of it stayed in the workspace"
-        return f"the disk held {self.most / 1e6:,.0f} MB of it" if self.most > 0.05e9 + SPILT else ""
+        return f"the disk held {self.most / 1e6:,.0f} MB of it" if self.most > LIMIT * 1e9 + SPILT else ""
