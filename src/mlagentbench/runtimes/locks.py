@@ -18,20 +18,20 @@ def locked(name: str, listed: Sequence[str], lock: Path, folder: Path) -> list[s
     """What pip is told to install; without a lock it is the list, and whatever that needs."""
     if not lock.is_file():
         return list(listed)
-    known = lock.read_text()
-    # torch alone: one version of it has builds for processors and for each CUDA, on several indexes, and local ones.
-    open_ = [line for line in listed if line.split("==")[0] not in LOCKED.findall(known)]
-    whole = folder / "requirements.txt"
-    whole.write_text(known + "".join(_named(name, open_, listed, folder)))
-    whole.chmod(0o644)
     # A source archive would be built with tools whose hashes nobody knows.
-    return ["--require-hashes", "--no-deps", "--only-binary", ":all:", "-r", str(whole)]
+    told = ["--require-hashes", "--no-deps", "--only-binary", ":all:", "-r", str(lock)]
+    # torch alone: one version of it has builds for processors and for each CUDA, on several indexes, and local ones.
+    open_ = [line for line in listed if line.split("==")[0] not in LOCKED.findall(lock.read_text())]
+    if open_:
+        rest = folder / "requirements.txt"
+        rest.write_text("".join(_named(name, open_, listed, folder)))
+        rest.chmod(0o644)
+        told += ["-r", str(rest)]
+    return told
 
 
 def _named(name: str, open_: Sequence[str], listed: Sequence[str], folder: Path) -> list[str]:
     """Lines with hashes for packages without, and for what only some of their builds need, as the index has them."""
-    if not open_:
-        return []
     others = [line for line in listed if line not in open_]
     pins = folder / "constraints.txt"
     pins.write_text("\n".join(others))
