@@ -27,7 +27,7 @@ test: .venv/installed-dev bubblewrap chromium  ## set up, then run the tests
 	@$(BIN)/mlagentbench prepare --data-only
 	@$(BIN)/mlagentbench prepare house-price BabyLM
 	@echo "make: running the tests"
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+	@$(BIN)/python -m pytest -n 3 --dist loadgroup
 
 check: .venv/installed-dev  ## lint, formatting, types
 	@$(BIN)/ruff check .

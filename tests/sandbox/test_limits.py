@@ -130,14 +130,18 @@ def test_the_disk_ends_at_its_limit_when_filled_with(how: str, run: Runner) -> N
 
 
 def test_a_disk_that_loses_more_than_the_workspace_may_take_is_looked_at_at_once(
-    run: Runner, until: Callable[[Callable[[], object]], None]
+    run: Runner, until: Callable[[Callable[[], object]], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    large = run.workspace / "f"
+    large.touch()
+    # As if nobody else wrote to this disk, or removed what hides the loss.
+    monkeypatch.setattr("mlagentbench.sandbox.watch._free", lambda folder: 2**40 - large.stat().st_blocks * 512)
     process = run.sandbox.start(["sleep", "60"], run.box)
     try:
         watch = process.watch
         assert not watch._full()
         watch._next_scan = math.inf  # as long as it takes after the scan of very many files
-        with (run.workspace / "f").open("wb") as file:
+        with large.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, int(2 * SMALL.disk_gb * 2**30))
         until(lambda: watch.limit() == "disk")
     finally:
