@@ -24,8 +24,7 @@ run: .venv/installed bubblewrap  ## set up, let the tuner work on house-price, p
 	@$(BIN)/mlagentbench run house-price --agent tuner --steps 24
 
 test: .venv/installed-dev bubblewrap chromium  ## set up, then run the tests
-	@$(BIN)/mlagentbench prepare --data-only
-	@$(BIN)/mlagentbench prepare house-price BabyLM
+	@$(BIN)/mlagentbench prepare house-price BabyLM & data=0; $(BIN)/mlagentbench prepare --data-only || data=$$?; wait $$! && exit $$data
 	@echo "make: running the tests"
 	@$(BIN)/python -m pytest -n 3 --dist loadgroup
 

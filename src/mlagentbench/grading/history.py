@@ -124,7 +124,7 @@ def put(store: Store, step: int, name: str, entry: Entry, place: Path) -> None:
         with place.open("wb") as file:
             file.truncate(SOURCE + 1)
     else:
-        store.export(step, name, place)
+        store.export_entry(step, name, entry, place)
 
 
 def _write(place: Path, text: str) -> None:

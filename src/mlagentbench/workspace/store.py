@@ -176,12 +176,15 @@ class Store:
 
     def export(self, step: int, path: str, target: Path) -> None:
         """Writes one file as it was after a step to a place of the host's, whole or not at all."""
-        name, entry = self._file(step, path)
+        self.export_entry(step, *self._file(step, path), target)
+
+    def export_entry(self, step: int, path: str, entry: Entry, target: Path) -> None:
+        """The same, of a file that was looked up already: the whole manifest is read for a look."""
         partial = target.with_name(f".{secrets.token_hex(8)}.part")
         with faults(f"{shown(path)} at step {step}"):
             fd = os.open(partial, CREATE, 0o644)
             try:
-                for chunk in self._content(name, entry, step):
+                for chunk in self._content(path, entry, step):
                     write_all(fd, chunk)
                 partial.rename(target)
             except BaseException:
