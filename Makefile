@@ -26,7 +26,7 @@ run: .venv/installed bubblewrap  ## set up, let the tuner work on house-price, p
 test: .venv/installed-dev bubblewrap chromium  ## set up, then run the tests
 	@$(BIN)/mlagentbench prepare house-price BabyLM & data=0; $(BIN)/mlagentbench prepare --data-only || data=$$?; wait $$! && exit $$data
 	@echo "make: running the tests"
-	@$(BIN)/python -m pytest -n 3 --dist loadgroup
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: .venv/installed-dev  ## lint, formatting, types
 	@$(BIN)/ruff check .
