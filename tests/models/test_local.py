@@ -101,6 +101,12 @@ def test_a_grammar_that_is_none_is_a_fault(local: Model) -> None:
         local.reply(prompt("hello", grammar="root ::= nowhere"))
 
 
+def test_a_prompt_that_the_engine_cannot_take_is_told_and_the_next_is_answered(local: Model) -> None:
+    with pytest.raises(ModelFault, match="surrogates not allowed"):
+        local.reply(prompt("half a character: \ud83d"))
+    assert local.reply(prompt("Say yes.", max_tokens=4)).text
+
+
 def test_threads_share_one_model_and_do_not_disturb_each_other(local: Model) -> None:
     asked = [prompt(f"What is {number} and {number}?", max_tokens=8) for number in range(4)]
     alone = [local.reply(each) for each in asked]

@@ -69,7 +69,8 @@ def test_kills_at_random_moments_lose_no_step_and_double_none(toy: Path, busy: P
     assert undisturbed.returncode == 0, undisturbed.stderr
     calm = RunFolder(tmp_path / "calm")
     dice, kills, moments, finished = random.Random(4), 0, set(), 0
-    while kills < 15 or not finished:
+    while kills < 15 or len(moments) < 6 or not finished:  # how many kills one run takes depends on the machine
+        assert kills < 100, "the kills must be spread over the run"
         folder = tmp_path / f"run-{finished}"
         begin = ["run", toy, "--agent", busy, "--seed", 7, "--out", folder]
         command = ["resume", folder] if (folder / "run.json").is_file() else begin
@@ -100,7 +101,6 @@ def test_kills_at_random_moments_lose_no_step_and_double_none(toy: Path, busy: P
             clocks = [step.clock for step in steps]
             assert clocks == sorted(clocks) and all(step.clock >= step.seconds for step in steps)
             assert run.result.seconds == round(clocks[-1], 3)
-    assert len(moments) > 5, "the kills must be spread over the run"
 
 
 def act(*texts: str) -> Callable[[Environment], None]:

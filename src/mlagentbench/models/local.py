@@ -139,7 +139,7 @@ class Engine:
         while job := self._jobs.get():
             try:
                 self._reply(job)
-            except RuntimeError as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, who asked hears of it and the next is answered
                 job.arrived.put({"error": {"message": str(error)}})
             finally:
                 job.arrived.put(None)
