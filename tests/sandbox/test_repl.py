@@ -84,7 +84,9 @@ if os.fork(): os._exit(0)
 os.setsid()
 while True:
     with open('daemon', 'a') as file: file.write('x')
-    if os.fork(): os._exit(0)
+    try:
+        if os.fork(): os._exit(0)
+    except BlockingIOError: pass  # those that have ended count until they are buried
 '''])
 """
 
