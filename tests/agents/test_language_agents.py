@@ -137,24 +137,24 @@ def test_it_works_its_way_to_a_perfect_score(name: str, attempt: Callable[..., R
     assert [(s.call.action, s.call.args) for s in RunFolder(tmp_path / "run").steps()] == STEPS
 
 
-@pytest.mark.parametrize("cut", range(len(STEPS)))
 @pytest.mark.parametrize("name", AGENTS)
 def test_killed_at_any_step_it_resumes_to_the_same_trace(
-    name: str, cut: int, attempt: Callable[..., Result], tmp_path: Path
+    name: str, attempt: Callable[..., Result], tmp_path: Path
 ) -> None:
     make, said = AGENTS[name]
     attempt(make(), Parrot(said))
     folder = RunFolder(tmp_path / "run")
     whole = story(folder)
-    text = folder.trace.path.read_bytes()
-    ends = [at + 1 for at, byte in enumerate(text) if byte == 10]
-    folder.trace.path.write_bytes(text[: ends[cut] - 7])  # in the middle of writing the step down
-    calls = [end for call, end in folder._calls() if call.step <= cut + 1]
-    folder.model_calls.cut(calls[-1] if calls else 0)
-    (folder.path / "result.json").unlink()
-    result = attempt(make(), Parrot(said))
-    assert (result.score, result.ending) == (0.0, "submitted"), result.note
-    assert story(folder) == whole
+    for cut in range(len(STEPS)):
+        text = folder.trace.path.read_bytes()
+        ends = [at + 1 for at, byte in enumerate(text) if byte == 10]
+        folder.trace.path.write_bytes(text[: ends[cut] - 7])  # in the middle of writing the step down
+        calls = [end for call, end in folder._calls() if call.step <= cut + 1]
+        folder.model_calls.cut(calls[-1] if calls else 0)
+        (folder.path / "result.json").unlink()
+        result = attempt(make(), Parrot(said))
+        assert (result.score, result.ending) == (0.0, "submitted"), result.note
+        assert story(folder) == whole, f"cut in step {cut + 1}"
 
 
 @pytest.mark.parametrize("agent", [Act, React, Research])

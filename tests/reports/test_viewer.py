@@ -102,7 +102,7 @@ def serve():
     def begin(folder):
         server = Server(folder)
         servers.append(server)
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         return server
 
     yield begin

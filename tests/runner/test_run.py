@@ -111,6 +111,15 @@ def test_an_agent_that_does_nothing_leaves_an_invalid_submission_and_no_zero(pla
     assert result.note == "submission.csv is missing" and result.baseline == 5.0
 
 
+CSV = """
+from mlagentbench.grading.checks import read_answers, read_submission
+
+def grade(submission, private):
+    like = read_answers(private / "answers.csv", id="id", columns=["value"])
+    return float(read_submission(submission, id="id", columns=["value"], like=like)["value"].mean())
+"""
+
+
 @pytest.mark.parametrize(
     ("script", "note"),
     [
@@ -121,13 +130,15 @@ def test_an_agent_that_does_nothing_leaves_an_invalid_submission_and_no_zero(pla
         ("open('submission.csv', 'wb').write(bytes(range(256)))", "not a csv file in UTF-8"),
     ],
 )
-def test_a_submission_that_is_no_csv_is_invalid_with_a_sentence(play: Play, script: str, note: str) -> None:
+def test_a_submission_that_is_no_csv_is_invalid_with_a_sentence(
+    play: Play, variant: Callable[..., Path], script: str, note: str
+) -> None:
     def spoil(env: Environment) -> None:
         env.step(write("spoil.py", script))
         assert "exit code 0" in env.step(Call(action="Execute Script", args={"script_name": "spoil.py"}))
         env.step(SUBMIT)
 
-    result = play(spoil)
+    result = play(spoil, setup=set_up(str(variant({"grade.py": CSV})), "open", "bwrap", print))
     assert result.ending == "submitted" and not result.valid and result.score is None
     assert note in result.note
 

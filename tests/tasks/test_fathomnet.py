@@ -287,7 +287,7 @@ def site(tmp_path: Path) -> Iterator[tuple[Path, str]]:
     root = tmp_path / "site"
     root.mkdir()
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Pages, directory=str(root))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield root, f"http://127.0.0.1:{server.server_address[1]}"
         server.shutdown()
 

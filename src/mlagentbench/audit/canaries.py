@@ -90,7 +90,7 @@ def _server() -> Iterator[Secret]:
             self.request.sendall(f"{token}\n".encode())
 
     with socketserver.TCPServer(("127.0.0.1", 0), Telling) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         try:
             yield Secret("a service of the host", token, port=server.server_address[1])

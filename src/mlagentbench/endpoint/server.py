@@ -21,6 +21,7 @@ from mlagentbench.records import Prompt, Reply
 
 LARGEST = 32 * 2**20  # bytes of a question
 CONNECTIONS = 64  # at once
+LOOK = 0.02  # seconds between two looks whether it is over
 SLOW = 60  # seconds that a program may take to send the next bytes of a question
 DIALECTS: dict[str, Dialect] = {dialect.path: dialect for dialect in (Chat(), Messages(), Responses())}
 CODES = {"budget": 403, "model": 502, "unknown_path": 404, "too_large": 413}  # all else is 400
@@ -66,7 +67,7 @@ class Endpoint:
         self._open, self._state = True, Lock()
         self._server: _Socket | _Loopback = _listening(folder) if folder else _Loopback(("127.0.0.1", 0), _Handler)
         self._server.endpoint = self
-        Thread(target=self._server.serve_forever, daemon=True).start()
+        Thread(target=self._server.serve_forever, args=(LOOK,), daemon=True).start()
 
     @property
     def port(self) -> int:
