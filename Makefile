@@ -32,6 +32,8 @@ check: .venv/installed-dev  ## lint, formatting, types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/mypy --no-error-summary benchmarks/*.py
+	@MYPYPATH=tests/servers $(BIN)/mypy --no-error-summary -p benchmarks.soak
 	@for task in src/mlagentbench/tasks/*/; do $(BIN)/mypy --no-error-summary $$task*.py || exit 1; done
 
 format: .venv/installed-dev  ## put the code into its form

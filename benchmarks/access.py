@@ -50,8 +50,9 @@ def workspace(folder: Path, script: str) -> tuple[Path, int | None]:
     place, owner = folder / "workspace", unprivileged_user("benchmark")
     shutil.copytree(prepared(task, "open", say).public, place)
     (place / "script.py").write_text(script)
-    for path in (place, *place.rglob("*")) if owner else ():
-        os.chown(path, owner, owner)
+    if owner:
+        for path in (place, *place.rglob("*")):
+            os.chown(path, owner, owner)
     return place, owner
 
 

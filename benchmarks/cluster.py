@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from overhead import Figure, report
 
@@ -53,7 +54,7 @@ def parcels() -> float:
         for _ in range(PARCELS):
             yield ()
 
-    stream = ray.remote(num_returns="streaming")(empty).remote()
+    stream: Any = ray.remote(num_returns="streaming")(empty).remote()
     ray.get(next(stream))
     before = time.process_time()
     for ref in stream:

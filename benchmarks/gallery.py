@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -41,7 +41,7 @@ class Shot:
     part: str = ""  # a selector; else what is seen without scrolling
     width: int = 1200
     height: int = 900
-    scheme: str = "light"
+    scheme: Literal["light", "dark"] = "light"
     page: str = "index"
 
 
@@ -81,8 +81,7 @@ def telling(runs: list[Run]) -> Run:
 def pictures(browser: Browser, site: Path, run: str, step: int) -> Iterator[tuple[Shot, bytes]]:
     places = {"index": "index.html", "run": f"runs/{run}.html", "step": f"runs/{run}.html"}
     for shot in SHOTS:
-        size: Any = {"width": shot.width, "height": shot.height}
-        page = browser.new_page(viewport=size, color_scheme=shot.scheme)
+        page = browser.new_page(viewport={"width": shot.width, "height": shot.height}, color_scheme=shot.scheme)
         anchor = f"#step-{step}" if shot.page == "step" else ""
         page.goto((site / places[shot.page]).as_uri() + anchor)
         yield shot, small(seen(page, shot.part, shot.width))

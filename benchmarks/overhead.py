@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from mlagentbench.environment import Environment
@@ -101,11 +102,7 @@ def executions(env: Environment) -> Iterator[Figure]:
 
     def bare() -> None:
         box = world.box()
-        data = {
-            "passwd": bwrap._pipe(bwrap.PASSWD),
-            "group": bwrap._pipe(bwrap.GROUP),
-            "hosts": bwrap._pipe(bwrap.HOSTS),
-        }
+        data = {name: bwrap._pipe(content) for name, content in bwrap.FILES.items()}
         fds = [*data.values(), bwrap._pipe(bwrap._filter())]
         profile = [*bwrap._profile(box, data, ""), "--seccomp", str(fds[-1]), "--"]
         command = [*bwrap._unprivileged(box.owner), "bwrap", *profile, "python", "-u", "./one.py"]
@@ -182,7 +179,7 @@ def commands() -> Iterator[Figure]:
     bare = seconds(lambda: subprocess.run([sys.executable, "-c", "pass"], check=True), 5)
     for arguments in (["--help"], ["list", "tasks"]):
         command = [sys.executable, "-m", "mlagentbench", *arguments]
-        took = seconds(lambda command=command: subprocess.run(command, capture_output=True, check=True), 5)
+        took = seconds(partial(subprocess.run, command, capture_output=True, check=True), 5)
         yield Figure(f"mlagentbench {' '.join(arguments)}", took, "s", 0.4, bare, "python -c pass")
 
 

@@ -5,6 +5,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from mlagentbench.records import (
     Call,
@@ -32,7 +33,14 @@ EXECUTE = ("Execute Script", {"script_name": "train.py"})
 
 
 def make(place: Path) -> None:
-    asked = {"task": "toy", "edition": "open", "agent": "research", "model": "m", "seed": 0, "sandbox": "bwrap"}
+    asked: dict[str, Any] = {
+        "task": "toy",
+        "edition": "open",
+        "agent": "research",
+        "model": "m",
+        "seed": 0,
+        "sandbox": "bwrap",
+    }
     spec = RunSpec(version="0", id="0", started="2026-01-01", limits=Limits(), hashes=HASHES, hardware=MACHINE, **asked)
     folder = RunFolder.create(place, spec)
     files = {f"data/{number}.csv": entry(number) for number in range(30)}

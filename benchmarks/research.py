@@ -10,11 +10,12 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from mlagentbench.agents.research import Research
 from mlagentbench.environment import Environment
 from mlagentbench.models.base import Model
-from mlagentbench.records import Contestant, Limits, Message, Prompt, Reply, Role, Tool
+from mlagentbench.records import Call, Contestant, Limits, Prompt, Reply
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.run import enter, lay_out
 from mlagentbench.runner.setup import set_up
@@ -49,21 +50,14 @@ class Watched(Environment):
         self.asked: list[float] = []
         self.acted: list[float] = []
 
-    def ask(
-        self,
-        messages: list[Message],
-        role: Role = "main",
-        stop: tuple[str, ...] = (),
-        tools: tuple[Tool, ...] = (),
-        grammar: str = "",
-    ) -> Reply:  # type: ignore[override]
+    def ask(self, *args: Any, **options: Any) -> Reply:
         started = time.perf_counter()
         try:
-            return super().ask(messages, role, stop, tools, grammar)
+            return super().ask(*args, **options)
         finally:
             self.asked.append(time.perf_counter() - started)
 
-    def step(self, call):  # type: ignore[no-untyped-def]
+    def step(self, call: Call) -> str:
         started = time.perf_counter()
         try:
             return super().step(call)

@@ -74,8 +74,8 @@ class Round:
         found = [self._examined(place, part) for place, part in runs]
         steps, calls, touched, repaid = map(sum, zip(*found, strict=True))
         self._judge(len(runs), touched)
-        if found := TRACEBACK.search(self.siege.said):
-            self.broken.append(f"a traceback: {found[0]}")
+        if traceback := TRACEBACK.search(self.siege.said):
+            self.broken.append(f"a traceback: {traceback[0]}")
         return Tally(
             rounds=1,
             runs=Counter(part.plot for _, part in runs),

@@ -1,149 +1,29 @@
-"""Batches through kills, stops, faults and changes of mind: no result is lost, none is made twice."""
+"""A batch: every job is run once, in order, and is told of; a plan may change as far as results do not suffer."""
 
 import ast
-import gc
 import json
 import os
-import random
-import re
-import signal
 import sqlite3
 import subprocess
 import sys
 import threading
-import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from batches import PATIENT, Cli, Until, plan_of, process, quiet, surveyed
 
 import mlagentbench
-from mlagentbench.errors import Fault, UsageError
-from mlagentbench.records import Result
+from mlagentbench.errors import UsageError
 from mlagentbench.runner.batch.batch import Batch
 from mlagentbench.runner.batch.conduct import Ended, conduct, slots_of
-from mlagentbench.runner.batch.folder import BatchFolder, BatchRecord
 from mlagentbench.runner.batch.job import Job
-from mlagentbench.runner.batch.plan import Budget, Plan
+from mlagentbench.runner.batch.plan import Budget
 from mlagentbench.runner.batch.standing import Standing
-from mlagentbench.runner.batch.survey import Survey, View
-from mlagentbench.runner.folder import RunFolder
-from mlagentbench.sandbox.processes import family
+from mlagentbench.runner.batch.survey import View
 from mlagentbench.terminal.progress import Lines
-
-Cli = Callable[..., "subprocess.CompletedProcess[str]"]
-Until = Callable[[Callable[[], object]], None]
-
-HEAD = """
-import ctypes, os
-from pathlib import Path
-from mlagentbench.agents.base import Agent
-from mlagentbench.models.base import Model
-from mlagentbench.records import Call, Message, Reply
-
-def write(env, name, content):
-    return env.step(Call(action="Write File", args={"file_name": name, "content": content}))
-
-def execute(env, name="train.py"):
-    return env.step(Call(action="Execute Script", args={"script_name": name}))
-
-def submit(env):
-    return env.step(Call(action="Final Answer", args={"final_answer": "done"}))
-
-"""
-# Executes something that only ends if a file is there, on the second look: the step was never done, and may differ.
-PATIENT = """
-class Patient(Agent):
-    def run(self, env):
-        write(env, "wait.py", "import time\\nprint('waiting', flush=True)\\ntime.sleep(1000)")
-        execute(env, "train.py" if Path({go!r}).exists() else "wait.py")
-        submit(env)
-"""
-
-
-def quiet(line: object) -> None:
-    pass
-
-
-def plan_of(**keys: Any) -> Plan:
-    return Plan.model_validate({"pause": 0, **keys})
-
-
-@pytest.fixture
-def carry_out(tmp_path: Path, toy: Path) -> Callable[..., Ended]:
-    """A batch of the toy in this process."""
-
-    def run(
-        plan: Plan | None = None,
-        jobs: int = 2,
-        out: str = "out",
-        show: Callable[[View], None] = quiet,
-        **keys: Any,
-    ) -> Ended:
-        plan = plan or plan_of(**{"tasks": [str(toy)], "agents": ["baseline"], **keys})
-        return conduct(tmp_path / out, plan, slots_of(jobs, ""), quiet, show)
-
-    return run
-
-
-@pytest.fixture
-def agent(tmp_path: Path) -> Callable[..., str]:
-    """The path of an agent with this code."""
-
-    def write(name: str, code: str) -> str:
-        path = tmp_path / f"{name}.py"
-        path.write_text(HEAD + code)
-        return str(path)
-
-    return write
-
-
-@pytest.fixture
-def script(tmp_path: Path) -> Callable[..., str]:
-    """A model that writes some files, executes the starter and submits."""
-
-    def write(writes: int, size: int = 5, scripts: int = 1) -> str:
-        dice = random.Random(writes)
-        calls = [
-            ("Write File", {"file_name": f"n{number}", "content": dice.randbytes(size).hex()})
-            for number in range(writes)
-        ]
-        calls += [("Execute Script", {"script_name": "train.py"})] * scripts
-        calls.append(("Final Answer", {"final_answer": "done"}))
-        said = [f"Action: {action}\nAction Input: {json.dumps(args)}" for action, args in calls]
-        (tmp_path / "script").write_text("\n=====\n".join(said))
-        return f"scripted:{tmp_path / 'script'}"
-
-    return write
-
-
-@contextmanager
-def process(out: Path, *words: object, **options: Any) -> Iterator["subprocess.Popen[str]"]:
-    """A batch in a process of its own."""
-    command = [sys.executable, "-m", "mlagentbench", "batch", "--out", *map(str, (out, *words))]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, **{**pipes, **options}) as batch:
-        try:
-            yield batch
-        finally:
-            batch.kill()
-
-
-def essence(folder: Path) -> tuple[object, ...]:
-    """What must repeat of a run: all but times and memory."""
-    run = RunFolder(folder)
-    masked = re.compile(r"\d+\.\d s, peak memory \d+ MB")
-    steps = [(step.number, step.call, masked.sub("", step.observation), step.failed) for step in run.steps()]
-    calls = [(call.number, call.step, masked.sub("", str(call.prompt)), call.reply) for call in run.calls()]
-    assert run.result
-    said = run.result.model_dump(include={"score", "success", "valid", "ending", "steps", "tokens", "note", "snapshot"})
-    return steps, calls, said
-
-
-def states(out: Path) -> dict[str, str]:
-    return {each.name: each.state for each in Survey(out).look().standings}
 
 
 def test_every_job_is_run_once_and_a_finished_batch_is_left_alone(
@@ -165,284 +45,6 @@ def test_every_job_is_run_once_and_a_finished_batch_is_left_alone(
     assert again.results == ended.results
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("out/*/*.json*")} == written
     assert conduct(tmp_path / "out", None, [""], quiet, quiet).results == ended.results
-
-
-def test_kills_at_random_moments_change_no_result(
-    carry_out: Callable[..., Ended], toy: Path, tmp_path: Path, script: Callable[..., str], until: Until
-) -> None:
-    keys = {"agents": ["act", "tuner"], "models": [script(4, scripts=4)], "repetitions": 2, "limits": {"steps": 12}}
-    calm = carry_out(**keys, out="calm")
-    (tmp_path / "plan.toml").write_text(
-        f"tasks = [{str(toy)!r}]\nagents = ['act', 'tuner']\nmodels = ['{keys['models'][0]}']\nrepetitions = 2\n"
-        "limits = { steps = 12 }\n"
-    )
-    dice, moments = random.Random(6), set()
-
-    def come(out: Path) -> int:
-        return sum(
-            path.stat().st_size for pattern in ("trace.jsonl", "result.json") for path in out.glob(f"*/{pattern}")
-        )
-
-    def killed(out: Path, late: bool) -> bool:
-        """Whether the batch was still at work; one that is not killed late may be before it begins."""
-        before = come(out)
-        with process(out, tmp_path / "plan.toml", "--jobs", 2, stdout=subprocess.DEVNULL) as batch:
-            while late and come(out) <= before and batch.poll() is None:
-                with suppress(subprocess.TimeoutExpired):
-                    batch.wait(0.01)
-            with suppress(subprocess.TimeoutExpired):
-                batch.wait(dice.uniform(0, 0.1 if late else 0.8))
-            batch.kill()
-            batch.communicate()
-        assert batch.returncode in (0, -signal.SIGKILL)
-        return batch.returncode != 0
-
-    for number in range(20):  # how many kills one batch takes depends on the machine
-        out = tmp_path / f"out-{number}"
-        while len(moments) < 10 and killed(out, late=dice.random() < 0.75):
-            moments.add((number, come(out)))
-        with process(out, tmp_path / "plan.toml", "--jobs", 2, "--json") as batch:
-            said, complaints = batch.communicate(timeout=60)
-        assert batch.returncode == 0, complaints
-        assert [result["folder"] for result in json.loads(said)] == [
-            result.folder.replace("/calm/", f"/{out.name}/") for result in calm.results
-        ]
-        for result in calm.results:
-            assert essence(Path(result.folder)) == essence(out / Path(result.folder).name)
-        assert not list(out.glob("*/result-*.json")), "a kill is no fault"
-        if len(moments) == 10:
-            break
-    assert len(moments) == 10, "the kills must be spread over batches"
-
-
-@pytest.mark.parametrize(
-    ("death", "words"),
-    [("os._exit(0)", "ended the interpreter (exit code 0)"), ("ctypes.string_at(0)", "was killed by SIGSEGV")],
-)
-def test_an_agent_that_crashes_the_interpreter_is_given_up_and_the_others_go_on(
-    carry_out: Callable[..., Ended], agent: Callable[..., str], death: str, words: str
-) -> None:
-    deadly = agent("deadly", f"class Deadly(Agent):\n    def run(self, env):\n        execute(env)\n        {death}\n")
-    ended = carry_out(agents=[deadly, "baseline"], tries=2)
-    assert (ended.view.totals.fault, ended.view.totals.done) == (1, 1) and not ended.good
-    fault, result = ended.results
-    assert fault.ending == "fault" and fault.score is None and words in fault.note and fault.steps == 1
-    assert result.score == 5.0
-    evidence = sorted(path.name for path in Path(fault.folder).glob("result*.json"))
-    assert evidence == ["result-1.json", "result.json"]
-    again = carry_out(agents=[deadly, "baseline"], tries=2)
-    assert again.results == ended.results  # it stays given up
-    assert carry_out(agents=[deadly, "baseline"], tries=3).view.standings[0].faults == 3
-
-
-SLOW = {"file_name": "slow.py", "content": "import time; print('waiting', flush=True); time.sleep(5)"}
-
-
-@pytest.fixture
-def slow(tmp_path: Path) -> str:
-    """A model that executes something which takes a while."""
-    calls = [
-        ("Write File", SLOW),
-        ("Execute Script", {"script_name": "slow.py"}),
-        ("Final Answer", {"final_answer": ""}),
-    ]
-    said = [f"Action: {action}\nAction Input: {json.dumps(args)}" for action, args in calls]
-    (tmp_path / "slow").write_text("\n=====\n".join(said))
-    return f"scripted:{tmp_path / 'slow'}"
-
-
-def waiting(out: Path) -> list[Path]:
-    """The runs that are in the middle of a script that takes long."""
-    outputs = [path for path in out.glob("*/outputs/step-0002.txt") if b"waiting" in path.read_bytes()]
-    return [path.parent.parent for path in outputs]
-
-
-def processes(*words: str) -> list[int]:
-    """Those whose command has one of these words."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):
-            if set(path.read_bytes().decode(errors="replace").split("\0")) & set(words):
-                found.append(int(path.parent.name))
-    return found
-
-
-def test_a_run_during_which_the_process_died_goes_on_apart_from_the_others(
-    toy: Path, tmp_path: Path, slow: str, until: Until
-) -> None:
-    out = tmp_path / "out"
-    words = ["--task", toy, "--agent", "act", "--model", slow]
-    with process(out, *words) as batch:
-        until(lambda: waiting(out))
-        place = waiting(out)[0]
-        assert not processes(str(place))
-        batch.kill()
-        batch.communicate()
-    with process(out, *words) as batch:
-        until(lambda: processes(str(place)))
-        batch.terminate()
-        _, complaints = batch.communicate(timeout=10)
-    assert batch.returncode == 130 and "stopped; everything is kept" in complaints
-    with BatchFolder(out).lock() as died:
-        assert not died
-
-
-def test_only_faults_are_tried_again_and_what_was_paid_for_is_not_asked_again(
-    carry_out: Callable[..., Ended], script: Callable[..., str], tmp_path: Path
-) -> None:
-    model = script(3)
-    whole = (tmp_path / "script").read_text()
-    (tmp_path / "script").write_text("\n=====\n".join(whole.split("\n=====\n")[:2]))  # then the model is down
-
-    def mend(view: View) -> None:
-        if view.standings[0].faults == 2:
-            (tmp_path / "script").write_text(whole)
-
-    ended = carry_out(agents=["act"], models=[model], tries=5, show=mend, pause=0.7)
-    result = ended.results[0]
-    assert (result.ending, result.score, result.steps) == ("submitted", 5.0, 5)
-    folder = RunFolder(Path(result.folder))
-    assert [call.number for call in folder.calls()] == [1, 2, 3, 4, 5]
-    faults = [Result.model_validate_json(path.read_bytes()) for path in folder.path.glob("result-*.json")]
-    assert len(faults) == 2 and all("has only 2 replies" in fault.note for fault in faults)
-    assert ended.view.standings[0].faults == 2
-
-
-def test_tries_have_a_cap_and_every_one_leaves_its_evidence(
-    carry_out: Callable[..., Ended], script: Callable[..., str], tmp_path: Path
-) -> None:
-    model = script(1)
-    (tmp_path / "script").write_text("Action: List Files\nAction Input: {}")
-    ended = carry_out(agents=["act", "nothing"], models=[model])
-    assert [result.ending for result in ended.results] == ["fault", "submitted"]
-    assert ended.view.standings[0].faults == 3
-    assert len(list(Path(ended.results[0].folder).glob("result*.json"))) == 3
-    survey = Survey(tmp_path / "out")
-    spent = survey.look().totals.tokens
-    RunFolder(Path(ended.results[0].folder)).rewind()  # as at the beginning of another try
-    assert survey.look().totals.tokens == spent > 0
-
-
-def test_ctrl_c_stops_scripts_and_keeps_everything_and_the_same_command_goes_on(
-    toy: Path, tmp_path: Path, agent: Callable[..., str], until: Until, slow: str
-) -> None:
-    go, out = tmp_path / "go", tmp_path / "out"
-    patient = agent("patient", PATIENT.format(go=str(go)))
-    words = ["--task", toy, "--agent", patient, "--agent", "act", "--model", slow, "--jobs", 2]
-    with process(out, *words) as batch:
-        until(lambda: len(waiting(out)) == 2)
-        assert set(states(out).values()) == {"running"}
-        scripts = set(family(batch.pid)) & set(processes("./slow.py", "./wait.py"))  # other tests have some, too
-        assert scripts
-        batch.send_signal(signal.SIGINT)
-        _, complaints = batch.communicate(timeout=10)
-    assert batch.returncode == 130 and "Traceback" not in complaints
-    assert "stopped; everything is kept, and the same command goes on" in complaints
-    assert set(states(out).values()) == {"stopped"} and not scripts & set(processes("./slow.py", "./wait.py"))
-    assert [len(RunFolder(path.parent).steps()) for path in out.glob("*/run.json")] == [1, 1]
-    go.touch()
-    with process(out, *words, "--json") as batch:
-        done, complaints = batch.communicate(timeout=30)
-    assert [result["ending"] for result in json.loads(done)] == ["submitted", "submitted"], complaints
-
-
-STUBBORN = """
-class Stubborn(Agent):
-    def run(self, env):
-        execute(env)
-        while True:
-            try:
-                import time
-                time.sleep(1000)
-            except BaseException:
-                pass
-"""
-
-
-def test_a_second_ctrl_c_leaves_what_does_not_stop_and_even_that_is_no_fault(
-    toy: Path, tmp_path: Path, agent: Callable[..., str], until: Until, variant: Callable[..., Path]
-) -> None:
-    grader = "import time\n\ndef grade(submission, private):\n    print('grading')\n    time.sleep(1000)\n"
-    task, out, stubborn = variant({"grade.py": grader}), tmp_path / "out", agent("stubborn", STUBBORN)
-    words = ["--task", task, "--agent", stubborn, "--agent", "baseline", "--jobs", 2]
-    with process(out, *words, start_new_session=True) as batch:
-        until(lambda: len(list(out.glob("*/trace.jsonl"))) == 2)
-        until(lambda: set(processes("mlagentbench.grading.child")) & set(processes(str(task))))
-        os.killpg(batch.pid, signal.SIGINT)  # as a terminal does it
-        assert batch.stderr
-        while "Ctrl-C again" not in batch.stderr.readline():
-            assert batch.poll() is None
-        os.killpg(batch.pid, signal.SIGINT)
-        _, complaints = batch.communicate(timeout=10)
-    assert batch.returncode == 130 and "Traceback" not in complaints, complaints
-    until(lambda: not processes(str(task), *map(str, out.iterdir())))
-    until(lambda: set(states(out).values()) == {"stopped"})
-    assert not list(out.glob("*/result*.json"))
-
-
-def test_stop_ends_a_run_or_a_whole_batch_of_another_process(
-    toy: Path, tmp_path: Path, agent: Callable[..., str], until: Until, cli: Cli
-) -> None:
-    patient = agent("patient", PATIENT.format(go=str(tmp_path / "go")))
-    out = tmp_path / "out"
-    words = ["--task", toy, "--agent", patient, "--repetitions", 3, "--jobs", 2]
-
-    with process(out, *words) as batch:
-        until(lambda: len(waiting(out)) == 2)
-        one = waiting(out)[0]
-        stopped = cli("stop", one)
-        assert stopped.returncode == 0 and stopped.stdout == f"stopped: {one}\n"
-        until(lambda: len(waiting(out)) == 3)  # the next one has taken its place, and this one is not begun again
-        assert states(out)[one.name] == "stopped" and batch.poll() is None
-        assert cli("stop", out).returncode == 0
-        _, complaints = batch.communicate(timeout=10)
-    assert batch.returncode == 130 and "somebody asked it to stop" in complaints
-    assert set(states(out).values()) == {"stopped"} and not list(out.glob("**/stop"))
-    nothing = cli("stop", out)
-    assert nothing.returncode == 2 and "nothing is going on in" in nothing.stderr
-
-
-def test_a_single_run_can_be_stopped_and_watched_from_outside(
-    toy: Path, tmp_path: Path, agent: Callable[..., str], until: Until, cli: Cli
-) -> None:
-    patient = agent("patient", PATIENT.format(go=str(tmp_path / "go")))
-    out = tmp_path / "runs" / "one"
-    command = [sys.executable, "-m", "mlagentbench", "run", str(toy), "--agent", patient, "--out", str(out)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as harness:
-        output = out / "outputs" / "step-0002.txt"
-        until(lambda: output.is_file() and b"waiting" in output.read_bytes())
-        look = json.loads(cli("watch", out, "--once", "--json").stdout)
-        assert look["going"] and look["standings"][0]["state"] == "running" and look["standings"][0]["steps"] == 1
-        assert json.loads(cli("watch", out.parent, "--once", "--json").stdout)["totals"]["unplanned"] == 1
-        assert cli("stop", out.parent).stdout == f"stopped: {out}\n"
-        _, complaints = harness.communicate(timeout=10)
-    assert harness.returncode == 130 and f"stopped; go on with: mlagentbench resume {out}" in complaints
-    shown = cli("watch", out)
-    assert shown.returncode == 0 and "stopped" in shown.stdout and "Write File wait.py" in shown.stdout
-
-
-def test_watch_tells_the_states_of_a_batch_of_another_process(
-    toy: Path, tmp_path: Path, agent: Callable[..., str], until: Until, cli: Cli
-) -> None:
-    patient = agent("patient", PATIENT.format(go=str(tmp_path / "go")))
-    deadly = agent("deadly", "class Deadly(Agent):\n    def run(self, env):\n        os._exit(3)\n")
-    out = tmp_path / "out"
-    (tmp_path / "plan.toml").write_text(
-        f"tasks = [{str(toy)!r}]\nagents = ['nothing', {deadly!r}, {patient!r}, 'baseline']\ntries = 1\n"
-    )
-    with process(out, tmp_path / "plan.toml") as batch:
-        until(
-            lambda: "running" in (now := list(states(out).values())) and now.count("queued") == 1 if out.is_dir() else 0
-        )
-        told = json.loads(cli("watch", out, "--json", "--once").stdout)
-        assert told["going"] and told["totals"]["running"] == 1
-        assert [each["state"] for each in told["standings"]] == ["finished", "fault", "running", "queued"]
-        assert cli("stop", out).returncode == 0
-        batch.communicate(timeout=10)
-    shown = cli("watch", out)
-    assert shown.returncode == 0 and "1 of 4 done (0 success, 1 invalid), 1 fault, 1 stopped, 1 queued" in shown.stdout
-    missing = cli("watch", tmp_path / "nowhere")
-    assert missing.returncode == 2 and "there is no folder" in missing.stderr
 
 
 def test_two_batches_on_one_folder_are_refused(carry_out: Callable[..., Ended], tmp_path: Path) -> None:
@@ -504,47 +106,6 @@ def test_a_change_of_an_agent_file_is_refused(carry_out: Callable[..., Ended], a
         carry_out(agents=[path], repetitions=2)
 
 
-COSTLY = """
-class Costly(Model):
-    def reply(self, prompt):
-        return Reply(text="x", input_tokens=10, output_tokens=10, dollars=0.4)
-
-class Asking(Agent):
-    def run(self, env):
-        env.ledger.models = {"main": Costly()}
-        env.ask([Message(role="user", text="what?")])
-        execute(env)
-        submit(env)
-"""
-
-
-def test_a_budget_in_money_that_is_used_up_begins_nothing_more(
-    carry_out: Callable[..., Ended], agent: Callable[..., str]
-) -> None:
-    keys = {"agents": [agent("asking", COSTLY)], "repetitions": 3, "budget": {"dollars": 0.5}}
-    ended = carry_out(**keys, jobs=1)
-    totals = ended.view.totals
-    assert (totals.done + totals.stopped, totals.queued) == (2, 1) and not ended.good
-    assert ended.reason == "the budget of $0.5 is used up ($0.80)"
-    again = carry_out(**keys, jobs=1)
-    assert again.results == ended.results and again.reason == ended.reason
-    more = carry_out(**{**keys, "budget": {"dollars": 9}}, jobs=1)
-    assert more.good and round(more.view.totals.dollars, 6) == 1.2
-
-
-def test_a_budget_that_ends_while_a_run_goes_on_leaves_it_to_be_resumed(
-    carry_out: Callable[..., Ended], agent: Callable[..., str], tmp_path: Path
-) -> None:
-    go = tmp_path / "go"
-    patient = agent("patient", PATIENT.format(go=str(go)))
-    keys = {"agents": [patient], "repetitions": 2, "budget": {"hours": 1e-9}}
-    ended = carry_out(**keys, jobs=1)
-    assert "hours of runs is used up" in ended.reason
-    assert (ended.view.totals.stopped, ended.view.totals.queued) == (1, 1) and not ended.results
-    go.touch()
-    assert carry_out(**{**keys, "budget": {}}).good
-
-
 class Pretending:
     """A runner that only notes what it was asked for, and puts results where they belong."""
 
@@ -569,14 +130,6 @@ class Pretending:
 
     def stop(self) -> None:
         pass
-
-
-def surveyed(out: Path, plan: Plan) -> tuple[Survey, list[Job]]:
-    out.mkdir()
-    jobs = plan.jobs()
-    folder = BatchFolder(out)
-    folder.write(BatchRecord(plan=plan, jobs=tuple(jobs)))
-    return Survey(out), jobs
 
 
 def test_slots_are_handed_out_by_gpu_and_no_more_run_at_a_time_than_there_are(
@@ -608,77 +161,6 @@ def test_in_a_pipe_a_run_that_is_about_to_begin_is_not_told_of_and_one_that_stop
     assert capsys.readouterr().err.splitlines()[1:] == ["run: stopped after 3 steps"]
 
 
-class Broken:
-    """A machine on which nothing works."""
-
-    def run(self, job: Job, gpu: str) -> Path:
-        raise Fault("the disk went mad")
-
-    def stop(self) -> None:
-        pass
-
-
-class Littering(Broken):
-    """Each run leaves something in memory that refers to itself, and waits until what was left before has gone."""
-
-    def __init__(self, until: Until) -> None:
-        self.until = until
-        self.left: list[weakref.ref[Littering]] = []
-
-    def run(self, job: Job, gpu: str) -> Path:
-        litter = Littering(self.until)
-        litter.self = litter  # type: ignore[attr-defined]
-        for earlier in self.left:
-            self.until(lambda gone=earlier: gone() is None)  # type: ignore[misc]
-        self.left.append(weakref.ref(litter))
-        raise Fault("that was all")
-
-
-def test_what_a_run_leaves_in_memory_is_freed_while_others_go_on(
-    tmp_path: Path, toy: Path, until: Until, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = plan_of(tasks=[str(toy)], agents=["nothing"], repetitions=3)
-    survey, jobs = surveyed(tmp_path / "out", plan)
-    runner = Littering(until)
-    batch = Batch(survey, plan, runner, [""], quiet, quiet)
-    monkeypatch.setattr("mlagentbench.runner.batch.batch.SWEEP", 0.0)
-    for job in jobs:
-        batch.add(job)
-    gc.disable()
-    try:
-        batch.run()
-    finally:
-        gc.enable()
-    assert len(runner.left) == 3 and all("that was all" in each for each in batch.troubles.values())
-
-
-def test_when_nothing_works_any_more_the_batch_does_not_use_up_its_jobs(tmp_path: Path, toy: Path) -> None:
-    plan = plan_of(tasks=[str(toy)], agents=["nothing"], repetitions=50)
-    survey, jobs = surveyed(tmp_path / "out", plan)
-    batch = Batch(survey, plan, Broken(), [""], quiet, quiet)
-    for job in jobs:
-        batch.add(job)
-    batch.run()
-    assert batch.reason.startswith("10 runs in a row failed") and "the disk went mad" in batch.reason
-    assert batch.view.totals.queued == 50 and len(batch.troubles) == 10
-
-
-def test_a_thread_that_cannot_be_begun_is_a_trouble_and_the_same_command_goes_on(
-    carry_out: Callable[..., Ended],
-) -> None:
-    usual = threading.stack_size()
-
-    def starve(view: View) -> None:
-        threading.stack_size(2**46)  # no machine has room for that
-
-    try:
-        starved = carry_out(show=starve)
-    finally:
-        threading.stack_size(usual)
-    assert not starved.good and set(starved.troubles.values()) == {"can't start new thread"}
-    assert carry_out().good
-
-
 def test_the_index_is_made_again_when_it_is_gone_damaged_or_stale(
     carry_out: Callable[..., Ended], tmp_path: Path
 ) -> None:
@@ -704,52 +186,6 @@ def test_the_index_is_made_again_when_it_is_gone_damaged_or_stale(
     place = Path(ended.results[0].folder) / "result.json"
     place.write_text(place.read_text().replace('"score": 5.0', '"score": 4.0'))
     assert carry_out(repetitions=2).results[0].score == 4.0 and rows()[0][1] == 4.0
-
-
-def test_a_damaged_run_is_told_and_the_others_go_on(carry_out: Callable[..., Ended], tmp_path: Path) -> None:
-    ended = carry_out(repetitions=2)
-    place = Path(ended.results[0].folder)
-    (place / "result.json").unlink()
-    (place / "run.json").write_text("{")
-    again = carry_out(repetitions=3)
-    assert [result.seed for result in again.results] == [1, 2] and not again.good
-    assert "run.json is damaged" in again.troubles[place.name]
-    cut = tmp_path / "out" / carry_out(repetitions=3).view.standings[1].name
-    assert cut.is_dir()
-
-
-DISK = """
-set -u
-mount -t tmpfs -o size=1500k tmpfs "$1/disk"
-"$2" -m mlagentbench batch "$1/plan.toml" --out "$1/disk/out" --jobs 2 --json >"$1/out1" 2>"$1/err1"
-echo $? >"$1/code1"
-mount -o remount,size=90m "$1/disk"
-"$2" -m mlagentbench batch "$1/plan.toml" --out "$1/disk/out" --jobs 2 --json >"$1/out2" 2>"$1/err2"
-echo $? >"$1/code2"
-cp -r "$1/disk/out" "$1/kept"
-"""
-
-
-def test_a_full_disk_loses_no_result_and_the_batch_goes_on_when_there_is_room(
-    carry_out: Callable[..., Ended], tmp_path: Path, toy: Path, script: Callable[..., str]
-) -> None:
-    script(18, 8000)
-    text = (tmp_path / "script").read_text().replace("Execute Script", "Read File").replace("script_name", "file_name")
-    (tmp_path / "script").write_text(text)  # a script is not even begun on so small a disk
-    plan = f"tasks = ['{toy}']\nagents = ['act']\nmodels = ['scripted:{tmp_path / 'script'}']\nrepetitions = 4\n"
-    (tmp_path / "plan.toml").write_text(plan + "sandbox = 'none'\npause = 0\ntries = 9\n")
-    (tmp_path / "disk").mkdir()
-    unshare = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
-    shell = [*unshare, "sh", "-c", DISK, "sh", str(tmp_path), sys.executable]
-    done = subprocess.run(shell, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
-    complaints = (tmp_path / "err1").read_text()
-    assert (tmp_path / "code1").read_text() == "1\n" and "Traceback" not in complaints, complaints
-    assert "disk full" in complaints or "No space left" in complaints
-    assert (tmp_path / "code2").read_text() == "0\n", (tmp_path / "err2").read_text()
-    keys = {"agents": ["act"], "models": [f"scripted:{tmp_path / 'script'}"], "repetitions": 4, "sandbox": "none"}
-    for result in carry_out(**keys).results:
-        assert essence(Path(result.folder)) == essence(tmp_path / "kept" / Path(result.folder).name)
 
 
 def test_a_machine_that_was_started_again_has_another_clock_and_nobody_minds(

@@ -79,7 +79,7 @@ class Messages(Dialect):
         found: list[dict[str, Any]] = [{"type": "message_start", "message": self._message(answer, [], 1)}]
         for index, block in enumerate(self._blocks(answer)):
             if block["type"] == "text":
-                empty = {"type": "text", "text": ""}
+                empty: dict[str, Any] = {"type": "text", "text": ""}
                 deltas = [{"type": "text_delta", "text": piece} for piece in answer.pieces]
             else:
                 empty = {**block, "input": {}}

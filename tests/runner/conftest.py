@@ -1,0 +1,93 @@
+"""Batches, agents and models that take milliseconds."""
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from batches import SLOW, plan_of, quiet
+
+from mlagentbench.runner.batch.conduct import Ended, conduct, slots_of
+from mlagentbench.runner.batch.plan import Plan
+from mlagentbench.runner.batch.survey import View
+
+HEAD = """
+import ctypes, os
+from pathlib import Path
+from mlagentbench.agents.base import Agent
+from mlagentbench.models.base import Model
+from mlagentbench.records import Call, Message, Reply
+
+def write(env, name, content):
+    return env.step(Call(action="Write File", args={"file_name": name, "content": content}))
+
+def execute(env, name="train.py"):
+    return env.step(Call(action="Execute Script", args={"script_name": name}))
+
+def submit(env):
+    return env.step(Call(action="Final Answer", args={"final_answer": "done"}))
+
+"""
+
+
+@pytest.fixture
+def carry_out(tmp_path: Path, toy: Path) -> Callable[..., Ended]:
+    """A batch of the toy in this process."""
+
+    def run(
+        plan: Plan | None = None,
+        jobs: int = 2,
+        out: str = "out",
+        show: Callable[[View], None] = quiet,
+        **keys: Any,
+    ) -> Ended:
+        plan = plan or plan_of(**{"tasks": [str(toy)], "agents": ["baseline"], **keys})
+        return conduct(tmp_path / out, plan, slots_of(jobs, ""), quiet, show)
+
+    return run
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Callable[..., str]:
+    """The path of an agent with this code."""
+
+    def write(name: str, code: str) -> str:
+        path = tmp_path / f"{name}.py"
+        path.write_text(HEAD + code)
+        return str(path)
+
+    return write
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Callable[..., str]:
+    """A model that writes some files, executes the starter and submits."""
+
+    def write(writes: int, size: int = 5, scripts: int = 1) -> str:
+        dice = random.Random(writes)
+        calls = [
+            ("Write File", {"file_name": f"n{number}", "content": dice.randbytes(size).hex()})
+            for number in range(writes)
+        ]
+        calls += [("Execute Script", {"script_name": "train.py"})] * scripts
+        calls.append(("Final Answer", {"final_answer": "done"}))
+        said = [f"Action: {action}\nAction Input: {json.dumps(args)}" for action, args in calls]
+        (tmp_path / "script").write_text("\n=====\n".join(said))
+        return f"scripted:{tmp_path / 'script'}"
+
+    return write
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> str:
+    """A model that executes something which takes a while."""
+    calls = [
+        ("Write File", SLOW),
+        ("Execute Script", {"script_name": "slow.py"}),
+        ("Final Answer", {"final_answer": ""}),
+    ]
+    said = [f"Action: {action}\nAction Input: {json.dumps(args)}" for action, args in calls]
+    (tmp_path / "slow").write_text("\n=====\n".join(said))
+    return f"scripted:{tmp_path / 'slow'}"
