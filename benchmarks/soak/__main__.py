@@ -23,7 +23,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=2000, help="so many in all")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no round after so many")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--size", type=int, default=24, help="runs of a round; sixteen times that if nothing is killed")
+    parser.add_argument("--size", type=int, default=24, help="runs of a round; 24 times that if nothing is killed")
     parser.add_argument("--out", type=Path, default=Path("runs/soak"))
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()

@@ -42,17 +42,23 @@ class Victim:
 
     def __init__(self, process: "subprocess.Popen[bytes]", disk: Path, group: Path | None, dice: Random) -> None:
         self.process, self.disk, self.group, self.dice = process, disk, group, dice
+        self._stopped = False
 
-    def strike(self, blow: Blow) -> bool:
-        """Whether there was anything to hit."""
-        if blow.kind in ("batch", "stop"):
-            self.process.send_signal(signal.SIGKILL if blow.kind == "batch" else signal.SIGTERM)
-            return True
-        if blow.kind in ("worker", "grader", "sandbox"):
-            return self._kill(blow.kind)
-        with MOMENTS[blow.kind](self), suppress(subprocess.TimeoutExpired):
-            self.process.wait(blow.seconds)
-        return True
+    def strike(self, blow: Blow) -> str:
+        """What was done, or nothing if there was nobody to hit; who is told twice to stop leaves at once."""
+        done = blow.kind
+        if blow.kind == "batch":
+            self.process.kill()
+        elif blow.kind == "stop":
+            done = "stop again" if self._stopped else "stop"
+            self.process.terminate()
+            self._stopped = True
+        elif blow.kind in ("worker", "grader", "sandbox"):
+            done = blow.kind if self._kill(blow.kind) else ""
+        else:
+            with MOMENTS[blow.kind](self), suppress(subprocess.TimeoutExpired):
+                self.process.wait(blow.seconds)
+        return done
 
     def _kill(self, kind: str) -> bool:
         members = family(self.process.pid)[1:]

@@ -35,7 +35,7 @@ class Round:
         dice = Random(f"{seed} {number}")
         able = blows.possible(ground.group)
         self.kinds = tuple(kind for kind in THEMES[number % len(THEMES)] if kind in able)
-        size = size if self.kinds else 16 * size  # a process grows until it has seen some of everything
+        size = size if self.kinds else 24 * size  # a process grows until it has seen some of everything
         self.folder = ground.folder / f"round-{number:04d}"
         self.cast = Cast(self.folder, dice, size)
         drawn = blows.draw(dice, self.kinds, size) if self.kinds else []
@@ -104,8 +104,9 @@ class Round:
         lost = 0
         if part.name in self.cast.model.parts:
             lost = self.cast.model.answered[part.name] - calls
-            landed = self.siege.landed  # a full disk takes even the note of the fault
-            if not 0 <= lost <= landed["batch"] + landed["disk"] + len(faults):
+            # A full disk takes even the note of the fault.
+            left = sum(self.siege.landed[blow] for blow in ("batch", "stop again", "disk"))
+            if not 0 <= lost <= left + len(faults):
                 self.broken.append(f"{place.name}: {lost} answers of the model were lost without a cause, or made up")
         return steps, calls, score != part.score, lost
 

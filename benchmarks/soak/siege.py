@@ -24,7 +24,7 @@ MISSED = 5.0  # seconds after which a blow that finds nobody is spent
 TRIES, MORE = 6, 50  # of a run while blows fall, and when none is left
 PASSES = 6  # with nothing in its way, after which a batch must have come to its end
 PATIENCE = 120  # seconds for a single run
-WARM, SPAN = 100, 50  # runs after which memory should grow no more, and how many more must be seen
+WARM, SPAN = 200, 50  # runs after which memory should grow no more, and how many more must be seen
 
 
 class Siege:
@@ -92,10 +92,11 @@ class Siege:
         due = due or now + self.blows[0].delay
         if now < due:
             return due
-        struck = victim.strike(self.blows[0])
-        if not struck and now < due + MISSED:
+        done = victim.strike(self.blows[0])
+        if not done and now < due + MISSED:
             return due
-        self.landed[self.blows.pop(0).kind if struck else "(found nobody)"] += 1
+        self.blows.pop(0)
+        self.landed[done or "(found nobody)"] += 1
         return 0.0
 
     def _progress(self) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from pydantic import Field
 from mlagentbench.records import Record
 
 # MB and open files by which a batch's process may grow in a hundred runs, on the average of so many long rounds.
-# One run with large replies moves the memory by several MB. A batch keeps some 9 kB of each run: its result.
+# One run with large replies moves the memory by several MB, and a batch keeps each run's result.
 FLAT, FILES, ENOUGH = 2.0, 2.0, 3
 
 

@@ -72,7 +72,13 @@ def test_the_batch_is_killed_or_asked_to_stop_and_others_only_where_there_are_an
         with trying("pass") as process:
             victim = Victim(process, tmp_path, None, Random(1))
             assert not any(victim.strike(Blow(other, 0, 0.0, 0.0)) for other in ("worker", "grader", "sandbox"))
-            assert victim.strike(Blow(kind, 0, 0.0, 0.0)) and process.wait(10) == code
+            assert victim.strike(Blow(kind, 0, 0.0, 0.0)) == kind and process.wait(10) == code
+
+
+def test_who_is_asked_to_stop_twice_is_known(tmp_path: Path) -> None:
+    with trying("pass") as process:
+        victim = Victim(process, tmp_path, None, Random(1))
+        assert [victim.strike(Blow("stop", 0, 0.0, 0.0)) for _ in range(2)] == ["stop", "stop again"]
 
 
 def test_blows_are_drawn_by_the_seed_and_come_in_order() -> None:
