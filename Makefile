@@ -61,7 +61,7 @@ audit: .venv/installed bubblewrap prepare  ## let scripted cheaters loose on eve
 soak: .venv/installed bubblewrap  ## kill, starve and mislead 2,000 runs, check that nothing is lost or left; 20 minutes
 	@$(BIN)/python -m benchmarks.soak
 
-fuzz: .venv/installed-dev bubblewrap  ## a million damaged inputs for whatever reads what others wrote; half an hour
+fuzz: .venv/installed-dev bubblewrap  ## a million damaged inputs for whatever reads what others wrote; ten minutes
 	@$(BIN)/mlagentbench prepare house-price
 	@$(BIN)/python tests/fuzz
 
