@@ -278,6 +278,11 @@ def test_names_that_are_no_text_are_told_readably(tried: Callable[..., Tried]) -
     assert ("/workspace/\\xff\n\x1b[2J.txt", "write") in found
 
 
+def test_a_process_whose_name_is_no_text_is_heard_as_well(tried: Callable[..., Tried]) -> None:
+    rename = "import ctypes, os; ctypes.CDLL(None).prctl(15, bytes([255, 254]))\n"
+    assert ("/proc/self/status", "read") in tried(rename + 'open(f"/proc/{os.getpid()}/status")')
+
+
 def test_an_honest_script_does_nothing_foreign(tried: Callable[..., Tried], run: Runner) -> None:
     code = """
 import multiprocessing, subprocess, tempfile

@@ -128,6 +128,39 @@ def test_closing_its_output_does_not_stop_it(say: Say) -> None:
     assert say("open('seen', 'w').write(str(x))")[0] is None
 
 
+def test_a_name_that_is_no_text_is_no_fault(say: Say) -> None:
+    say("import ctypes; ctypes.CDLL(None).prctl(15, bytes([255, 254, 41, 10]))")
+    assert say("1 + 1") == (None, "2")
+
+
+LINGERING = """
+import os, socket, struct
+server = socket.socket()
+server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+server.bind(("127.0.0.1", 0))
+server.listen(1)
+client = socket.create_connection(server.getsockname())
+other, _ = server.accept()
+client.setblocking(False)
+try:
+    while True: client.send(bytes(1 << 16))
+except BlockingIOError: pass
+client.setblocking(True)
+client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 30))
+numbers = [n for n in range(3, 20) if os.path.exists(f"/proc/self/fd/{n}")]
+channel = next(n for n in numbers if "socket" in os.readlink(f"/proc/self/fd/{n}"))
+channel = socket.socket(fileno=os.dup(channel))
+socket.send_fds(channel, [b"x"], [client.fileno()])
+client.close()
+"""
+
+
+def test_a_socket_that_would_linger_does_not_hold_up_whoever_closes_it(say: Say) -> None:
+    assert say(LINGERING)[0] is None
+    ended, text = say("import time; time.sleep(1000)", seconds=1)
+    assert ended is not None and ended.limit == "time" and ended.seconds < 10, text
+
+
 def test_nothing_printed_passes_for_the_end_of_a_command(say: Say) -> None:
     fake = "print('<' + 'a' * 32 + '>', flush=True); print(json.dumps({'code': '', 'mark': 'a' * 32}))"
     ended, text = say(f"import json, time\n{fake}\ntime.sleep(0.2)\nprint('after')")

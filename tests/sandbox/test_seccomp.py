@@ -18,7 +18,7 @@ from mlagentbench.sandbox import seccomp
 MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 HERE = platform.machine()
 ALLOW, KILL = 0x7FFF0000, 0x80000000
-LOOKS_AT_ARGUMENTS = {"clone", "socket", "socketpair", "ioctl", "personality"}
+LOOKS_AT_ARGUMENTS = {"clone", "socket", "socketpair", "setsockopt", "ioctl", "fcntl", "personality"}
 LOOKS_ABSENT = {"clone3", "io_uring_setup", "io_uring_enter", "io_uring_register"}
 
 both_machines = pytest.mark.parametrize("machine", MACHINES)
@@ -117,6 +117,16 @@ def test_terminals_cannot_be_typed_into_and_randomisation_stays_on(machine: str)
         assert verdict(machine, "ioctl", 0, request) == refused(errno.EPERM)
     assert verdict(machine, "personality", 0) == verdict(machine, "personality", 0xFFFFFFFF) == ALLOW
     assert verdict(machine, "personality", 0x0040000) == refused(errno.EPERM)
+
+
+@both_machines
+def test_no_socket_lingers_and_no_file_is_leased_and_what_is_near_is_allowed(machine: str) -> None:
+    assert verdict(machine, "setsockopt", 3, 1, 13) == refused(0)  # it seems to work
+    assert verdict(machine, "fcntl", 3, 1024) == refused(errno.EPERM)
+    for option in ((1, 2), (6, 13), (0, 13), (1, 12)):
+        assert verdict(machine, "setsockopt", 3, *option) == ALLOW
+    for command in (0, 1, 2, 3, 4, 7, 10, 1023, 1025, 1030, 1033):
+        assert verdict(machine, "fcntl", 3, command) == ALLOW
 
 
 @both_machines

@@ -99,7 +99,7 @@ def _birth(pid: int | str) -> str:
     It may be dead for long and not buried, where the first process of a container waits for nobody.
     """
     with suppress(OSError):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].decode().split()
         return fields[19] if fields[0] not in "ZX" else ""
     return ""
 

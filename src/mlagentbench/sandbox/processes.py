@@ -21,7 +21,8 @@ MARK = "MLAGENTBENCH_COMMAND"  # in the environment of unsandboxed commands, by 
 def status(pid: int | str) -> list[str]:
     """The fields of /proc/<pid>/stat from the state on; none if there is no such process."""
     with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        found = Path(f"/proc/{pid}/stat").read_bytes()  # it begins with a name, which may be anything
+        return found.rpartition(b")")[2].decode().split()
     return []
 
 

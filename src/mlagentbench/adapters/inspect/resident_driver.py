@@ -172,8 +172,8 @@ def family(root: int) -> set[int]:
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
-            with suppress(OSError), open(f"/proc/{name}/stat") as file:
-                children.setdefault(int(file.read().rpartition(")")[2].split()[1]), []).append(int(name))
+            with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+                children.setdefault(int(file.read().rpartition(b")")[2].split()[1]), []).append(int(name))
     found = [root]
     for pid in found:
         found += children.get(pid, [])

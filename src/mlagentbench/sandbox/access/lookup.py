@@ -48,8 +48,8 @@ def _through(thread: int, path: str) -> str:
 
 def _number_inside(thread: int) -> str:
     """The number by which a process knows itself."""
-    with suppress(OSError), open(f"/proc/{thread}/status") as file:  # noqa: PTH123 - without its import
-        return next((line.split()[-1] for line in file if line.startswith("NStgid:")), "")
+    with suppress(OSError), open(f"/proc/{thread}/status", "rb") as file:  # noqa: PTH123 - without its import
+        return next((line.split()[-1].decode() for line in file if line.startswith(b"NStgid:")), "")
     return ""
 
 
