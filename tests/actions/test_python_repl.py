@@ -79,3 +79,32 @@ def test_what_it_started_stands_still_between_steps(env: Environment, do: Do) ->
     before = ticks.stat().st_mtime_ns
     do(env, "Execute Script", script_name="train.py")
     assert ticks.stat().st_mtime_ns == before
+
+
+MEET = """
+import os, socket
+os.mkdir('deep')
+listening = [socket.socket(socket.AF_UNIX) for _ in range(2)]
+for each, place in zip(listening, ('meet', 'deep/meet')):
+    each.bind(place)
+    each.listen()
+os.chmod('deep', 0o555)
+"""
+HAND_OVER = """
+import os, socket
+for place in ('meet', 'deep/meet'):
+    try:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(place)
+            socket.send_fds(client, [b'x'], [os.open('/usr', os.O_RDONLY)])
+        print('handed over')
+    except OSError as error:
+        print(error.strerror)
+"""
+
+
+def test_a_script_and_the_interpreter_cannot_hand_each_other_open_folders(env: Environment, do: Do) -> None:
+    assert repl(env, do, MEET) == "(no output)"
+    do(env, "Write File", file_name="hand.py", content=HAND_OVER)
+    seen = do(env, "Execute Script", script_name="hand.py")
+    assert "handed over" not in seen and seen.count("No such file or directory") == 2

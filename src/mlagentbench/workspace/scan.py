@@ -1,7 +1,7 @@
 """One look at everything in a workspace, by status only: no content is read."""
 
 import os
-from stat import S_IFDIR, S_IFLNK, S_IFREG
+from stat import S_IFDIR, S_IFLNK, S_IFREG, S_IFSOCK
 from typing import NamedTuple
 
 from mlagentbench.errors import BenchError
@@ -35,7 +35,11 @@ def signature(status: os.stat_result) -> Signature:
 
 
 def scan(walk: Walk, bounds: Bounds) -> dict[str, Signature]:
-    """Signatures of all files, folders and links; pipes, sockets and devices are passed over."""
+    """Signatures of all files, folders and links; pipes and devices are passed over, and sockets removed.
+
+    Commands of different steps could meet at a socket and hand each other open folders, which see what was mounted over
+    once the sandbox that opened them is gone.
+    """
     # The hot loop of every step: signature() is written out, and nothing is made that is not kept.
     found: dict[str, Signature] = {}
     most_files = bounds.files if bounds.files is not None else 1 << 62
@@ -65,6 +69,8 @@ def scan(walk: Walk, bounds: Bounds) -> dict[str, Signature]:
                 elif kind == S_IFDIR:
                     found[prefix + entry.name] = (mode, 0, 0, 0, 0)
                     pending.append(prefix + entry.name)
+                elif kind == S_IFSOCK:
+                    os.unlink(entry.name, dir_fd=walk.folder(folder))
                 if files > most_files:
                     raise TooBig(f"the workspace holds more than {most_files:,} files")
     if total > most_bytes:

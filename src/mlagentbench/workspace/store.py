@@ -65,7 +65,7 @@ class Store:
                 raise Fault(f"step {step} is already past: the last snapshot is of step {self._last}")
             self._objects.most = max_history
             started = time.time_ns()
-            with Walk(self.workspace, needs=0o500) as walk:
+            with Walk(self.workspace, needs=0o700) as walk:
                 found = scan(walk, Bounds(max_bytes, max_files))
                 changed = self._changed(walk, found)
         removed = sorted(self._state.keys() - found.keys())
@@ -125,7 +125,7 @@ class Store:
             lay_out(folder, wanted, lambda path, entry: self._content(path, entry, step), same, owner)
             if ours:
                 started = time.time_ns()
-                with Walk(folder, needs=0o500) as walk:
+                with Walk(folder, needs=0o700) as walk:
                     found = trusted(scan(walk, Bounds()), started)
                 self._seen = {p: s for p, s in found.items() if self._state.get(p) == wanted.get(p)}
 
