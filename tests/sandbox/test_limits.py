@@ -116,6 +116,14 @@ import os, time
 for _ in range(10):
     fd = os.open('.', os.O_TMPFILE | os.O_RDWR); os.posix_fallocate(fd, 0, 40 << 20)
 """,
+    "files that are only mapped": """
+import ctypes, os
+libc = ctypes.CDLL(None)
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+for _ in range(10):
+    fd = os.open('.', os.O_TMPFILE | os.O_RDWR); os.posix_fallocate(fd, 0, 40 << 20)
+    libc.mmap(None, 4096, 1, 1, fd, 0); os.close(fd)
+""",
 }
 
 

@@ -95,6 +95,23 @@ class Watch:
                 continue
         return sum(found.values())
 
+    def _mapped(self, device: int) -> int:
+        """Bytes of files that have no name any more, and that processes have only mapped into their memory."""
+        found = {}
+        for pid in self.tree.members():
+            with suppress(OSError), open(f"/proc/{pid}/maps", "rb") as maps:  # noqa: PTH123
+                for line in maps:
+                    if line.endswith(b" (deleted)\n"):
+                        start, end = (int(address, 16) for address in line.split(None, 1)[0].split(b"-"))
+                        try:
+                            status = os.stat(f"/proc/{pid}/map_files/{start:x}-{end:x}")  # noqa: PTH116
+                        except PermissionError:  # only root may see how large the file is
+                            found[line.split()[4]] = end - start
+                            continue
+                        if status.st_dev == device and not status.st_nlink:
+                            found[b"%d" % status.st_ino] = status.st_blocks * 512
+        return sum(found.values())
+
     def _worth_a_scan(self, free: int) -> bool:
         """Whether it is time, or the disk has lost more since the last scan than the workspace might still take."""
         now = time.monotonic()
@@ -102,7 +119,8 @@ class Watch:
 
     def _full(self) -> bool:
         started, self._free = time.monotonic(), _free(self.workspace)
-        usage = Usage(self.workspace, int(self.limits.disk_gb * GB) - self._held(self._device), self.limits.files)
+        unnamed = self._held(self._device) + self._mapped(self._device)
+        usage = Usage(self.workspace, int(self.limits.disk_gb * GB) - unnamed, self.limits.files)
         self._left = usage.left
         took = time.monotonic() - started
         self._next_scan = time.monotonic() + max(0.25, 20 * took)  # at most a twentieth of one core
