@@ -14,6 +14,7 @@ import pytest
 from conftest import SMALL, Runner
 
 from mlagentbench.records import Limits
+from mlagentbench.sandbox.cgroups import hierarchies
 from mlagentbench.sandbox.output import CAP
 
 HARNESS = Path(__file__).parent / "harness.py"
@@ -91,6 +92,28 @@ except OSError as error: print(children, error.strerror)
 """)
     assert (ran.limit, ran.exit_code) == ("processes", 0)
     assert ran.text.split()[0] == "61"  # and the three that the sandbox itself needs
+
+
+QUEUES = """
+import re, socket
+kept = []
+for _ in range(400):
+    receiver = socket.socket(type=socket.SOCK_DGRAM); receiver.bind(('127.0.0.1', 0))
+    receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+    with socket.socket(type=socket.SOCK_DGRAM) as sender:
+        sender.connect(receiver.getsockname())
+        try:
+            for _ in range(100): sender.send(bytes(60_000))
+        except OSError: pass
+    kept.append(receiver)
+print(4096 * int(re.search(r'UDP: inuse \\d+ mem (\\d+)', open('/proc/net/sockstat').read())[1]))
+"""
+
+
+@pytest.mark.skipif(not hierarchies(), reason="needs control groups")
+def test_what_waits_in_sockets_is_bounded_too(run: Runner) -> None:
+    ran = run(QUEUES)
+    assert ran.limit == "memory" or int(ran.text) < SMALL.memory_gb * 2**30 / 2, ran.text
 
 
 FILLERS = {

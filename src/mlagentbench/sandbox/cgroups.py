@@ -117,7 +117,11 @@ class Group:
         if self.unified:
             bounds["memory"] = {"memory.max": memory, "memory.swap.max": 0}
         else:
-            bounds["memory"] = {"memory.limit_in_bytes": memory, "memory.memsw.limit_in_bytes": memory}
+            bounds["memory"] = {
+                "memory.limit_in_bytes": memory,
+                "memory.memsw.limit_in_bytes": memory,
+                "memory.kmem.tcp.limit_in_bytes": memory // 4,  # what waits in sockets of any kind, counted apart
+            }
         try:
             for kind, folder in self.folders.items():
                 folder.mkdir(exist_ok=self.unified)
