@@ -108,3 +108,20 @@ def test_a_script_and_the_interpreter_cannot_hand_each_other_open_folders(env: E
     do(env, "Write File", file_name="hand.py", content=HAND_OVER)
     seen = do(env, "Execute Script", script_name="hand.py")
     assert "handed over" not in seen and seen.count("No such file or directory") == 2
+
+
+MAPPED = """
+import mmap, time
+open('helper.py', 'w').write('VALUE = 1 #')
+file = open('helper.py', 'r+')
+memory = mmap.mmap(file.fileno(), 0)
+memory[8:9] = b'1'
+time.sleep(0.05)
+"""
+
+
+def test_a_file_that_is_memory_of_the_interpreter_is_recorded_as_it_is(env: Environment, do: Do) -> None:
+    repl(env, do, MAPPED)
+    for number in (2, 3, 4):  # the kernel notes the time of the first change only
+        repl(env, do, f"memory[8:9] = b'{number}'")
+        assert env.world.store.content(len(env.steps), "helper.py") == f"VALUE = {number} #".encode()

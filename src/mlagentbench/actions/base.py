@@ -57,6 +57,13 @@ class World:
     execution: Execution | None = None
     book: Book | None = None  # the access ledger
 
+    def __post_init__(self) -> None:
+        self.store.mapped = self.mapped
+
+    def mapped(self) -> set[int]:
+        """The files that are memory of somebody who lives on between two steps, by inode."""
+        return {inode for each in (self.repl, self.outside) if each for inode in each.mapped}
+
     @property
     def output_file(self) -> Path:
         """Where the whole output of the step at hand goes."""

@@ -70,6 +70,11 @@ class Outside:
         """Whether it has done nothing since it asked."""
         return self._process.tree.stirred == 0
 
+    @property
+    def mapped(self) -> set[int]:
+        """The files that its memory is, by inode."""
+        return self._process.tree.mapped()
+
     def finish(self) -> Execution:
         """Account for a program that has ended, or hit a limit."""
         try:

@@ -6,6 +6,7 @@ import select
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -84,6 +85,10 @@ class Tree:
                     found.add(int(name))
         return found
 
+    def mapped(self) -> set[int]:
+        """The inodes of files that its memory is: to write there leaves no trace on a file that is not on disk yet."""
+        return {inode for pid in self.members() for inode in _mapped(pid)}
+
     def pause(self) -> None:
         """Stop all where they are, so that nothing changes between two steps."""
         deadline = time.monotonic() + 1  # one that waits in the kernel for a stopped child never shows as stopped
@@ -151,6 +156,23 @@ def _moves(pid: int) -> bool:
         tasks = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
         return any(fields[0] not in "TtZX" for task in tasks if (fields := status(f"{pid}/task/{task}")))
     return False
+
+
+def _mapped(pid: int) -> Iterator[int]:
+    with suppress(OSError), open(f"/proc/{pid}/maps", "rb") as maps:  # noqa: PTH123 - many lines, many times
+        for line in maps:
+            place, rights, _, _, inode, *_ = line.split(None, 5)
+            if rights.endswith(b"s") and inode != b"0" and _writable(pid, place):
+                yield int(inode)
+
+
+def _writable(pid: int, place: bytes) -> bool:
+    """Whether it was mapped by somebody who may write; what it may do now can change at any time."""
+    start, end = (int(address, 16) for address in place.split(b"-"))
+    try:
+        return bool(os.lstat(f"/proc/{pid}/map_files/{start:x}-{end:x}").st_mode & 0o200)
+    except OSError:
+        return True
 
 
 def _spent(pid: int) -> dict[str, int]:

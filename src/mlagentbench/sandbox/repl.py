@@ -45,6 +45,11 @@ class Repl:
         """Whether it has done nothing since its last command."""
         return self._process.tree.stirred == 0
 
+    @property
+    def mapped(self) -> set[int]:
+        """The files that its memory is, by inode."""
+        return self._process.tree.mapped()
+
     def _command(self, channel: socket, code: str, seconds: float, output: Output) -> bool:
         """Whether the interpreter did it and is there for the next; its word comes apart from what it prints."""
         mark = secrets.token_hex(16).encode()

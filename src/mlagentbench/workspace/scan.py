@@ -1,6 +1,7 @@
 """One look at everything in a workspace, by status only: no content is read."""
 
 import os
+from collections.abc import Set
 from stat import S_IFDIR, S_IFLNK, S_IFREG, S_IFSOCK
 from typing import NamedTuple
 
@@ -78,7 +79,11 @@ def scan(walk: Walk, bounds: Bounds) -> dict[str, Signature]:
     return found
 
 
-def trusted(found: dict[str, Signature], started: int) -> dict[str, Signature]:
-    """Signatures that any later change will change; a file just written can change within the same tick."""
+def trusted(found: dict[str, Signature], started: int, mapped: Set[int]) -> dict[str, Signature]:
+    """Signatures that any later change will change: not of a file just written, which can change within the same tick.
+
+    Nor of one that is mapped into somebody's memory: as long as a page waits to be written to disk, the kernel does
+    not hear of further changes to it.
+    """
     latest = started - RACY
-    return {path: seen for path, seen in found.items() if seen[3] < latest}
+    return {path: seen for path, seen in found.items() if seen[3] < latest and seen[4] not in mapped}

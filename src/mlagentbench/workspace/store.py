@@ -4,7 +4,7 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -52,6 +52,7 @@ class Store:
         self._last: int | None = None
         self._state: State = {}  # after the last step
         self._seen: dict[str, Signature] = {}  # a path that still bears this is still what _state says
+        self.mapped: Callable[[], set[int]] = set  # inodes of files that somebody can change without a trace
 
     def snapshot(
         self, step: int, max_bytes: int | None = None, max_files: int | None = None, max_history: int | None = None
@@ -80,7 +81,7 @@ class Store:
             for path in removed:
                 del self._state[path]
             self._state.update(changed)
-        self._seen = trusted(found, started)
+        self._seen = trusted(found, started, self.mapped())
         return change
 
     def _changed(self, walk: Walk, found: dict[str, Signature]) -> State:
@@ -126,7 +127,7 @@ class Store:
             if ours:
                 started = time.time_ns()
                 with Walk(folder, needs=0o700) as walk:
-                    found = trusted(scan(walk, Bounds()), started)
+                    found = trusted(scan(walk, Bounds()), started, self.mapped())
                 self._seen = {p: s for p, s in found.items() if self._state.get(p) == wanted.get(p)}
 
     def rewind(self, step: int) -> None:
