@@ -19,6 +19,14 @@ epochs = SUM
 steps = LARGE
 open("made", "w").write("by it")
 """
+NAMELESS = """
+import ctypes, fcntl, os, signal
+ctypes.CDLL(None).prctl(15, bytes([255, 254]))  # a name that is no text
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+held = os.open("held", os.O_RDWR | os.O_CREAT)
+os.write(held, b"by it")
+fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+"""
 RENAME = """
 import ctypes, os, signal, threading
 libc = ctypes.CDLL(None)
@@ -43,8 +51,10 @@ class SelfMadeFaults(Attack):
     general = True
 
     def run(self, env: Environment) -> None:
-        """Lock the workspace, write scripts that nobody can parse, rename files while they are looked at."""
+        """Lock the workspace, lease files, have a name that is no text, write what nobody can parse, rename files."""
         self.execute(env, LOCK)
+        for _ in range(2):
+            self.act(env, "Python REPL", command=NAMELESS)
         odd = {"NAME": "a" * 300, "DEEP": ".".join("a" * 5000), "SUM": "+".join("1" * 2500), "LARGE": "1" + "0" * 400}
         source = SOURCE
         for name, text in odd.items():
