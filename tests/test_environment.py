@@ -12,6 +12,7 @@ from mlagentbench.errors import Fault, RunOver
 from mlagentbench.records import Call, Step
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.setup import set_up
+from mlagentbench.sandbox.repl import Repl
 
 Open = Callable[..., Environment]
 Do = Callable[..., str]
@@ -198,6 +199,17 @@ def test_an_interpreter_that_has_itself_woken_is_ended_and_what_it_did_is_undone
     assert "late.txt" not in seen and "had itself woken, and was ended; the workspace is again" in seen
     assert do(env, "Python REPL", command="'kept' in globals()") == "False"
     assert "woken" not in do(env, "List Files") and "late.txt" not in env.world.store.state(4)
+
+
+def test_no_command_begins_while_an_interpreter_is_awake(
+    env: Environment, do: Do, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    do(env, "Python REPL", command="1")
+    looks = iter([True, False, False])  # it wakes between the look before a step and the one at the gate
+    monkeypatch.setattr(Repl, "at_rest", property(lambda self: next(looks)))
+    seen = do(env, "Execute Script", script_name="train.py")
+    assert seen.startswith("Error: ") and "had itself woken" in seen and env.steps[-1].execution is None
+    assert env.world.repl is None and "exit code 0" in do(env, "Execute Script", script_name="train.py")
 
 
 def test_files_that_change_under_our_hands_end_who_changes_them_and_not_the_run(env: Environment, do: Do) -> None:

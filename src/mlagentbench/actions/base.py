@@ -87,6 +87,7 @@ class World:
             owner=self.workspace.owner,
             stopping=self.stopping,
             book=self.book,
+            calm=lambda: not self.repl or self.repl.at_rest,
         )
 
     def research_log(self) -> str:

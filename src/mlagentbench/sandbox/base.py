@@ -5,12 +5,13 @@ import select
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, ClassVar, Literal
 
+from mlagentbench.errors import SandboxFault
 from mlagentbench.records import Execution, Limit, Limits
 from mlagentbench.runtimes.base import Runtime
 from mlagentbench.sandbox import gate
@@ -39,6 +40,12 @@ class Box:
     stopping: Stopping = field(default_factory=Stopping)
     resident: bool = False  # its command is the first process inside: no other can end it, and it takes all with it
     book: Book | None = None
+    calm: Callable[[], bool] = lambda: True  # whether nobody else is at work in the workspace
+
+    def require_calm(self) -> None:
+        """Whoever had himself woken while all was set up may have exchanged what is shown inside."""
+        if not self.calm():
+            raise SandboxFault("somebody was at work in the workspace while a command was about to begin")
 
 
 class Process:
@@ -119,6 +126,7 @@ def attend(child: "subprocess.Popen[bytes]", box: Box, group: Group, stdin: int,
     """Watch over a command that waits at the gate, and let it through."""
     try:
         require_room(box.workspace)
+        box.require_calm()
         tree = Tree(child.pid, group, mark)
         process = Process(child, tree, Watch(box.workspace, box.limits, group, tree), box.stopping)
     except BaseException:

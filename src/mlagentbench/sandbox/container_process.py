@@ -145,6 +145,7 @@ def attend(waiting: Waiting, box: Box, group: Group, argv: Sequence[str], stdin:
         group.adopt(first)
         _order(waiting, box, group, argv)
         gate.await_ready(engine)
+        box.require_calm()
         tree = ContainerTree(engine.pid, group, first)
         process = ContainerProcess(engine, tree, Watch(box.workspace, box.limits, group, tree), box.stopping)
     except BaseException:
