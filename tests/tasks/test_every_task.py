@@ -3,14 +3,17 @@
 What takes minutes (the starter and the reference of every task) is marked slow: `make prove` does it with more seeds.
 """
 
+import contextlib
 import json
 import runpy
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from mlagentbench.errors import InvalidSubmission
+from mlagentbench.grading.verdict import judge
 from mlagentbench.preparation.prepare import prepared
 from mlagentbench.runner.setup import set_up
 from mlagentbench.runner.start import start
@@ -121,6 +124,38 @@ def test_the_answers_themselves_are_a_valid_submission_and_the_best(name, graded
     score = graded(task, prepared(task, "open", quiet).private / "answers.csv")
     reference = task.edition("open").reference
     assert (score > reference) if task.config.better == "higher" else (score < reference)
+
+
+SHARES = [number / 20 for number in range(21)]
+ALL_PIXELS = "1 4096"  # of a mask
+
+
+def _constants(column: pd.Series) -> list[str]:
+    """What somebody who learns nothing may write into every cell; that it comes from the answers only helps him."""
+    numbers = pd.to_numeric(column, errors="coerce")
+    if numbers.isna().any():
+        words = column.str.split().explode().value_counts().index[:20]
+        return [*column.value_counts().index[:5], " ".join(words), ALL_PIXELS]
+    usual, distinct = (each.quantile(SHARES, "nearest") for each in (numbers, numbers.drop_duplicates()))
+    return [f"{value:.10g}" for value in (*usual, *distinct, numbers.mean())]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_same_in_every_row_does_not_succeed(name, graded, tmp_path):
+    task = Task.load(name)
+    answers = prepared(task, "open", quiet).private / "answers.csv"
+    table = pd.read_csv(answers, dtype=str, keep_default_na=False)
+    known = {column: _constants(table[column]) for column in table.columns[1:]}
+    most = max(map(len, known.values()))
+    rows = {tuple(values[number % len(values)] for values in known.values()) for number in range(most)}
+    scores = {}
+    for row in rows:
+        table.assign(**dict(zip(known, row, strict=True))).to_csv(tmp_path / "submission.csv", index=False)
+        with contextlib.suppress(InvalidSubmission):  # a mean is no class
+            scores[row] = graded(task, tmp_path / "submission.csv")
+    baseline = task.edition("open").baseline
+    won = {row: score for row, score in scores.items() if judge(score, baseline, task.config.better).success}
+    assert scores and not won
 
 
 @pytest.mark.parametrize("junk", JUNK)

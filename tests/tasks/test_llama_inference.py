@@ -295,11 +295,11 @@ def test_too_few_right_tokens_are_invalid(grader: ModuleType, workspace: Path) -
     folder = workspace / "weights"
     prompts = [(n, n + 1, n + 2) for n in range(20)]
     starter = {prompt: greedy(grader.Model(folder), prompt, 2) for prompt in prompts}
-    wrong = {prompt: (added + 1) % 512 for prompt, added in starter.items()}
-    two, three = ({**starter, **dict(list(wrong.items())[:count])} for count in (2, 3))
-    grader._compare(grader.Answers(starter, two), folder)
-    with pytest.raises(InvalidSubmission, match=r"only 85\.0% of the tokens .* 90% must be right"):
-        grader._compare(grader.Answers(starter, three), folder)
+    wrong = {prompt: np.array([added[0], (added[1] + 1) % 512]) for prompt, added in starter.items()}
+    one, two = ({**starter, **dict(list(wrong.items())[:count])} for count in (1, 2))
+    grader._compare(grader.Answers(starter, one), folder)
+    with pytest.raises(InvalidSubmission, match=r"only 95\.0% of the tokens .* 97% must be right"):
+        grader._compare(grader.Answers(starter, two), folder)
 
 
 @pytest.mark.parametrize(
@@ -340,8 +340,27 @@ def test_the_weights_must_be_what_they_were(grader: ModuleType, workspace: Path,
         grader.grade(workspace, tmp_path / "data/private")
 
 
+LAST_LEFT_OUT = """
+
+honest = generate
+def generate(prompts, lengths, new_tokens):
+    if len(prompts) > 1:
+        return honest(prompts, lengths, new_tokens)
+    return np.pad(honest(prompts, lengths, new_tokens - 1), ((0, 0), (0, 1)), constant_values=28)
+"""
+
+
 def test_a_submission_that_makes_its_tokens_up_is_invalid(grader: ModuleType, workspace: Path, tmp_path: Path) -> None:
     made_up = "import numpy as np\ndef generate(prompts, lengths, count):\n    return np.full((len(prompts), count), 7)"
     (workspace / "llama.py").write_text(made_up)
     with pytest.raises(InvalidSubmission, match=r"only .* of the tokens"):
+        grader.grade(workspace, tmp_path / "data/private")
+
+
+def test_a_starter_that_leaves_out_one_token_of_a_round_is_invalid(
+    grader: ModuleType, workspace: Path, tmp_path: Path
+) -> None:
+    with (workspace / "llama.py").open("a") as file:
+        file.write(LAST_LEFT_OUT)
+    with pytest.raises(InvalidSubmission, match=r"only .* of the tokens came .* 97% must be right"):
         grader.grade(workspace, tmp_path / "data/private")

@@ -18,7 +18,7 @@ from mlagentbench.grading.checks import InvalidSubmission, Program, Question, Ra
 
 STARTER = Path(__file__).parent / "starter"
 SLACK = 0.5  # a token is right if its score is at most so much below the highest
-AGREEMENT = 0.9  # of all tokens, those before the first wrong one of their prompt
+AGREEMENT = 0.97  # of all tokens, those before the first wrong one of their prompt; to leave out one a round is 0.9
 EXACT = 0.03  # a round takes seconds, and the step that counts is 10 %
 TOGETHER = 16  # texts that are checked at a time
 

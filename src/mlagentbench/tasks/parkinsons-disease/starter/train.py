@@ -9,7 +9,7 @@ SCORES = ["updrs_1", "updrs_2", "updrs_3", "updrs_4"]
 HORIZONS = [0, 6, 12, 24]
 LEARNING_RATE = 1e-6
 EPOCHS = 18
-FIRST_GUESS = 20.0
+FIRST_GUESS = 10.0
 INITIAL_SPREAD = 1.0
 SEED = int(os.environ.get("SEED", "0"))
 
