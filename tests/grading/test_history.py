@@ -4,8 +4,12 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from parrot import Parrot
 
+from mlagentbench.agents.command import Command
+from mlagentbench.records import Contestant, Limits
 from mlagentbench.runner.folder import RunFolder
+from mlagentbench.runner.run import run
 from mlagentbench.runner.setup import set_up
 from mlagentbench.runner.verify import verify
 
@@ -145,3 +149,50 @@ def test_a_link_in_the_place_of_the_first_script_hides_nothing(violations):
         "train.py cannot be looked at: it is reached through a link",
         "step 4: Python REPL line 1 sets EPOCHS to 50; at most 10 is allowed",
     )
+
+
+ASK = """
+import json, os, urllib.request
+def ask():
+    body = {"model": "any", "max_tokens": 9, "messages": [{"role": "user", "content": "and now?"}]}
+    url = os.environ["ANTHROPIC_BASE_URL"] + "/v1/chat/completions"
+    urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"}))
+def write(name, text):
+    with open(name, "w") as file:
+        file.write(text)
+"""
+
+
+@pytest.fixture
+def outside(ruled, tmp_path):
+    """The result of an outside program, which hears "go on" whenever it asks."""
+
+    def go(source):
+        program = tmp_path / "program"
+        program.mkdir()
+        (program / "main.py").write_text(ASK + source)
+        agent = Command(command="python /opt/program/main.py", program=str(program))
+        agent.models = {"main": Parrot(["go on"] * 9)}
+        folder = RunFolder.create(tmp_path / "run", ruled.spec(Contestant(agent="command"), 0, Limits()))
+        with folder.lock():
+            return run(ruled, agent, folder)
+
+    return go
+
+
+def test_an_outside_program_that_changes_files_in_its_last_turn_is_graded(outside):
+    result = outside(SUBMIT)
+    assert (result.ending, result.valid, result.violations) == ("submitted", True, ()), result.note
+
+
+def test_what_an_outside_program_wrote_and_ran_in_one_turn_is_found_though_it_was_put_back(outside):
+    result = outside(f"write('train.py', {OVER!r})\n{SUBMIT}ask()\nwrite('train.py', {WITHIN!r})\n")
+    assert result.valid, result.note
+    assert result.violations == ("step 1: train.py line 1 sets EPOCHS to 50; at most 10 is allowed",)
+
+
+def test_an_outside_program_may_turn_a_folder_into_a_script(outside):
+    source = "os.makedirs('a.py')\nwrite('a.py/x.py', '')\nask()\n"
+    source += f"os.remove('a.py/x.py')\nos.rmdir('a.py')\nwrite('a.py', '')\n{SUBMIT}"
+    result = outside(source)
+    assert (result.ending, result.valid) == ("submitted", True), result.note

@@ -6,6 +6,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from mlagentbench.errors import ActionError
 from mlagentbench.grading.sources import SOURCE
 from mlagentbench.records import Step
 from mlagentbench.workspace.manifest import Entry, State
@@ -17,6 +18,7 @@ CROWDED = f"there are over {SCRIPTS:,} scripts, and not all were looked at"
 LONGEST = 1000  # characters of a path
 FIRST = "train.py"  # where the rules on training begin; another script that ran is looked at in its place
 SESSION = "Python REPL"
+OUTSIDE = "Command"  # a turn of an outside program, which names no script
 TOLD = "told_to_the_interpreter_{}.py"
 AS_TOLD = re.compile("^" + TOLD.format(r"\d+"))
 
@@ -59,37 +61,46 @@ def _is_script(name: str, entry: Entry) -> bool:
 
 def ran(store: Store, steps: Sequence[Step], submission: str) -> list[Ran]:
     """Whatever ran and changed a file, up to the last change of the submission; each distinct content once."""
-    deeds = {step.number: step for step in steps if step.execution or step.call.action == SESSION}
+    deeds = {step.number: step for step in steps if step.execution or step.call.action in (SESSION, OUTSIDE)}
     found: dict[tuple[object, ...], Ran] = {}
     last = 0
-    for number, before, changed in _states(store, len(steps)):
+    for number, before, after, changed in _states(store, len(steps)):
         if submission == "." or submission in changed:
             last = number
         if number in deeds and any("__pycache__" not in path for path in changed):
-            each = _deed(deeds[number], steps, before)
+            each = _deed(deeds[number], steps, before, after)
             found.setdefault(each.key, each)
     return [each for each in found.values() if each.step <= last]
 
 
-def _states(store: Store, last: int) -> Iterator[tuple[int, State, set[str]]]:
-    """Each step that changed anything, with all that there was before it and what it changed."""
+def _states(store: Store, last: int) -> Iterator[tuple[int, State, State, set[str]]]:
+    """Each step that changed anything, with all that there was before it and after it, and what it changed."""
     state: State = {}
     for line in store.lines():
+        before, removed = state, set(line.removed)
+        state = {path: entry for path, entry in before.items() if path not in removed} | line.changed
         if 0 < line.step <= last:
-            yield line.step, dict(state), set(line.changed)
-        for path in line.removed:
-            state.pop(path, None)
-        state.update(line.changed)
+            yield line.step, before, state, set(line.changed)
 
 
-def _deed(step: Step, steps: Sequence[Step], before: State) -> Ran:
+def _deed(step: Step, steps: Sequence[Step], before: State, after: State) -> Ran:
     if step.call.action == SESSION:
         told = [str(each.call.args.get("command", "")) for each in steps[: step.number] if each.call.action == SESSION]
         return Ran(step.number, SESSION, _near(before, ""), crowded(before), tuple(told[-SCRIPTS:]))
-    script = normal(str(step.call.args.get("script_name", "")))
+    script = _script(step)
+    if not script:  # what an outside program writes it may run in the same turn, so what it left is looked at
+        return Ran(step.number, FIRST, _near(after, ""), crowded(after))
     near = _near(before, Ran(step.number, script, {}).folder)
     found = {**near, script: before[script]} if script in scripts(before) else near
     return Ran(step.number, script, found, crowded(before))
+
+
+def _script(step: Step) -> str:
+    """The script that a step ran, if its record names one."""
+    try:
+        return normal(str(step.call.args.get("script_name", "")))
+    except ActionError:
+        return ""
 
 
 def _near(state: State, folder: str) -> State:
