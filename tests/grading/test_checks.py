@@ -1,4 +1,5 @@
 import os
+import tracemalloc
 from pathlib import Path
 
 import pandas as pd
@@ -111,6 +112,20 @@ def test_a_gigabyte_is_refused_before_it_is_read(tmp_path: Path, answers: pd.Dat
     os.truncate(path, 1 << 30)
     with pytest.raises(InvalidSubmission, match="1,073,741,824 bytes; 3 predictions need at most"):
         read_submission(path, id="id", columns=["value"], like=answers)
+
+
+def test_a_small_file_of_very_many_rows_or_none_that_is_right_takes_little_memory(tmp_path: Path) -> None:
+    like = pd.DataFrame({"value": [""] * 3}, index=["1", "2", "3"])
+    path = tmp_path / "submission.csv"
+    for row, sentence in (("1,1\n", "has 250,000 rows; there must be 3"), ("1\n", "row 1 does not have 2 cells")):
+        path.write_text("id,value\n" + row * (1_000_000 // len(row)))
+        tracemalloc.start()
+        try:
+            with pytest.raises(InvalidSubmission, match=sentence):
+                read_texts(path, "id", ["value"], like, cell=1000)
+            assert tracemalloc.get_traced_memory()[1] < 1_000_000
+        finally:
+            tracemalloc.stop()
 
 
 def test_ids_may_hold_spaces_commas_and_leading_zeros(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -79,6 +82,34 @@ def test_rules_that_were_broken_are_reported_beside_the_score(graded: Callable[.
 def test_of_very_many_broken_rules_some_are_told(graded: Callable[..., Grade]) -> None:
     found = graded("def violations(submission): return ['no'] * 10**6\n" + QUIET).violations
     assert len(found) == 51 and found[-1] == "and 999,950 more of that kind"
+
+
+def test_rules_that_cannot_be_looked_for_are_a_fault(graded: Callable[..., Grade]) -> None:
+    with pytest.raises(TaskFault, match=r"ValueError: no idea \(exit code 1\)"):
+        graded("def violations(submission): raise ValueError('no idea')\n" + QUIET)
+
+
+BREAKS = {"slow": "while True: pass", "a crash": "import ctypes; ctypes.string_at(0)"}
+
+
+@pytest.mark.parametrize("body", BREAKS.values(), ids=BREAKS.keys())
+def test_scripts_that_break_the_search_for_rules_or_make_it_endless_are_told_of(tmp_path: Path, body: str) -> None:
+    for name in ("sources", "earlier/0", "earlier/1", "earlier/2"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "earlier/1/strange").touch()
+    rules = (
+        f"def violations(sources):\n    if (sources / 'strange').exists():\n        {body}\n    return [sources.name]\n"
+    )
+    (tmp_path / "grade.py").write_text(rules + QUIET)
+    short = "from pathlib import Path; from mlagentbench.grading import child; child.SECONDS, at = 0.3, Path.cwd()"
+    asked = "child.main(at, at, at / 'sources', at, at / 'answer', at / 'earlier')"
+    subprocess.run([sys.executable, "-c", f"{short}; {asked}"], cwd=tmp_path, check=True, timeout=60)
+    unseen = ["not all scripts could be looked at"]
+    assert json.loads((tmp_path / "answer").read_text()) == {
+        "score": 1.0,
+        "violations": ["sources"],
+        "earlier": [["0"], unseen, unseen],
+    }
 
 
 def test_the_grader_sees_no_secrets_and_its_words_are_no_answer(

@@ -4,10 +4,16 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from parrot import Parrot
 
+from mlagentbench.agents.command import Command
+from mlagentbench.grading import history
+from mlagentbench.records import Call, Contestant, Limits, Step
 from mlagentbench.runner.folder import RunFolder
+from mlagentbench.runner.run import run
 from mlagentbench.runner.setup import set_up
 from mlagentbench.runner.verify import verify
+from mlagentbench.workspace.store import Store
 
 RULES = """
 
@@ -145,3 +151,150 @@ def test_a_link_in_the_place_of_the_first_script_hides_nothing(violations):
         "train.py cannot be looked at: it is reached through a link",
         "step 4: Python REPL line 1 sets EPOCHS to 50; at most 10 is allowed",
     )
+
+
+ASK = """
+import json, os, urllib.request
+def ask():
+    body = {"model": "any", "max_tokens": 9, "messages": [{"role": "user", "content": "and now?"}]}
+    url = os.environ["ANTHROPIC_BASE_URL"] + "/v1/chat/completions"
+    urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"}))
+def write(name, text):
+    with open(name, "w") as file:
+        file.write(text)
+"""
+
+
+@pytest.fixture
+def outside(ruled, tmp_path):
+    """The result of an outside program, which hears "go on" whenever it asks."""
+
+    def go(source):
+        program = tmp_path / "program"
+        program.mkdir()
+        (program / "main.py").write_text(ASK + source)
+        agent = Command(command="python /opt/program/main.py", program=str(program))
+        agent.models = {"main": Parrot(["go on"] * 9)}
+        folder = RunFolder.create(tmp_path / "run", ruled.spec(Contestant(agent="command"), 0, Limits()))
+        with folder.lock():
+            return run(ruled, agent, folder)
+
+    return go
+
+
+def test_an_outside_program_that_changes_files_in_its_last_turn_is_graded(outside):
+    result = outside(SUBMIT)
+    assert (result.ending, result.valid, result.violations) == ("submitted", True, ()), result.note
+
+
+def test_what_an_outside_program_wrote_and_ran_in_one_turn_is_found_though_it_was_put_back(outside):
+    result = outside(f"write('train.py', {OVER!r})\n{SUBMIT}ask()\nwrite('train.py', {WITHIN!r})\n")
+    assert result.valid, result.note
+    assert result.violations == ("step 1: train.py line 1 sets EPOCHS to 50; at most 10 is allowed",)
+
+
+def test_an_outside_program_may_turn_a_folder_into_a_script(outside):
+    source = "os.makedirs('a.py')\nwrite('a.py/x.py', '')\nask()\n"
+    source += f"os.remove('a.py/x.py')\nos.rmdir('a.py')\nwrite('a.py', '')\n{SUBMIT}"
+    result = outside(source)
+    assert (result.ending, result.valid) == ("submitted", True), result.note
+
+
+def test_no_folder_has_the_name_of_what_an_interpreter_was_told(violations):
+    said = violations(("told_to_the_interpreter_0.py/x.py", ""), f">{OVER}", f">{SUBMIT}")
+    assert said == ("step 3: Python REPL line 1 sets EPOCHS to 50; at most 10 is allowed",)
+
+
+def test_a_path_is_measured_in_bytes(violations):
+    name = "/".join(["\U0001f600" * 63] * 15) + "/" + "\U0001f600" * 20 + ".py"
+    assert len(name) < 1000
+    assert violations((name, OVER), ("train.py", SUBMIT), "train.py") == ()
+
+
+def test_a_script_with_a_long_path_is_looked_at_and_a_module_of_it_told_of(violations):
+    name = "/".join(["d" * 200] * 6)
+    said = violations((f"{name}/run.py", OVER + SUBMIT), f"{name}/run.py")
+    assert said == ("step 2: run.py line 1 sets EPOCHS to 50; at most 10 is allowed",)
+    said = violations(
+        (f"{name}/run.py", OVER), ("quick.py", f"import {name.replace('/', '.')}.run\n{SUBMIT}"), "quick.py"
+    )
+    assert said == (f"step 3: {'d' * 200} cannot be looked at: it is reached through a link",)
+
+
+COMPILE = "import importlib.util, marshal\nopen('NAME', 'wb').write(importlib.util.MAGIC_NUMBER + bytes(12) + "
+COMPILE += f"marshal.dumps(compile({OVER + SUBMIT!r}, 'x', 'exec')))\n"
+ZIP = (
+    f"import zipfile\nwith zipfile.ZipFile('quick.py', 'w') as file: file.writestr('__main__.py', {OVER + SUBMIT!r})\n"
+)
+LINK = f"import os\nos.mkdir('real')\nopen('real/run.py', 'w').write({OVER + SUBMIT!r})\nos.symlink('real', 'helper')\n"
+
+
+@pytest.mark.parametrize(
+    ("make", "runs", "unseen"),
+    [
+        (ZIP, None, "quick.py cannot be looked at: it is compiled"),
+        (COMPILE.replace("NAME", "quick.py"), None, "quick.py cannot be looked at: it is compiled"),
+        (COMPILE.replace("NAME", "helper.pyc"), "import helper\n", "helper.pyc cannot be looked at: it is compiled"),
+        (LINK, "import helper.run\n", "helper cannot be looked at: it is reached through a link"),
+    ],
+    ids=["an archive", "a compiled script", "a compiled module", "a folder behind a link"],
+)
+def test_what_runs_but_is_no_script_is_told_of(violations, make, runs, unseen):
+    deeds = [("make.py", make), "make.py"] + ([("quick.py", runs)] if runs else []) + ["quick.py"]
+    said = [sentence.partition(": ")[2] for sentence in violations(*deeds) if not sentence.endswith("allowed")]
+    assert said == [unseen]
+
+
+def test_weights_below_a_folder_for_caches_are_a_change_too(violations):
+    learn = OVER + "import os\nos.mkdir('__pycache__')\nopen('__pycache__/weights', 'w').write('1')\n"
+    said = violations(("train.py", learn), "train.py", ("train.py", SUBMIT), "train.py")
+    assert said == ("step 2: train.py line 1 sets EPOCHS to 50; at most 10 is allowed",)
+
+
+def test_what_an_interpreter_was_told_before_the_last_thousand_commands_is_told_of(tmp_path):
+    told = [Call(action="Python REPL", args={"command": "epochs = 20"})] * 1001
+    steps = [Step(number=number, call=call, observation="", seconds=0, clock=0) for number, call in enumerate(told, 1)]
+    (tmp_path / "workspace").mkdir()
+    store = Store(tmp_path / "store", tmp_path / "workspace")
+    store.snapshot(0)
+    (tmp_path / "workspace" / "submission.csv").touch()
+    store.snapshot(1001)
+    (each,) = history.ran(store, steps, "submission.csv")
+    assert list(history.said([each], [()], ())) == [f"step 1001: {history.CROWDED}"]
+
+
+@pytest.fixture
+def laid(play, do, ruled, tmp_path):
+    """Lays out the states of a run with many scripts: what is said of each, and what all take on the disk."""
+    make = "for n in range(50): open(f'm{n}.py', 'w').write(f'# {n}'.ljust(1_000_000))"
+
+    def lay(room):
+        def behave(env):
+            do(env, "Write File", file_name="make.py", content=make)
+            do(env, "Execute Script", script_name="make.py")
+            for number in range(5):
+                do(env, "Python REPL", command=f"open('m0.py', 'w').write('# {number}')\n{SUBMIT}# {number}")
+            do(env, "Write File", file_name="submission.csv", content="")
+
+        folder = RunFolder(Path(play(behave, setup=ruled).folder))
+        store = folder.store(ruled.data, writable=False)
+        (tmp_path / "laid").mkdir()
+        shelf = history.Shelf(store, tmp_path / "laid" / "contents", room)
+        runs = [
+            shelf.lay(each, tmp_path / "laid" / str(number))
+            for number, each in enumerate(history.ran(store, folder.steps(), "."))
+        ]
+        sizes = {path.stat().st_ino: path.stat().st_blocks for path in (tmp_path / "laid").rglob("*")}
+        return [each.unseen for each in runs], sum(sizes.values()) * 512
+
+    return lay
+
+
+def test_a_content_is_laid_out_once_however_many_states_hold_it(laid):
+    unseen, size = laid(history.ROOM)
+    assert unseen == [""] * 6 and size < 60_000_000
+
+
+def test_states_that_do_not_fit_are_told_of(laid):
+    unseen, size = laid(20_000_000)
+    assert unseen == ["", *["not all scripts could be looked at"] * 5] and size < 20_000_000

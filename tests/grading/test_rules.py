@@ -1,4 +1,8 @@
+import marshal
 import os
+import time
+import zipfile
+from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 
 import pytest
@@ -75,6 +79,17 @@ OVER = {
     "a loop from somewhere": "for epoch in range(1, 21): pass",
     "on the way": "if (epochs := 20): pass",
     "in a dictionary of keywords": "config = dict(max_epochs=20)",
+    "in a dictionary": "config = {'lr': 0.1, 'epochs': 20}",
+    "by a key": "config['epochs'] = 20",
+    "a default": "def train(lr, epochs=20, *, other=1): pass",
+    "a default by name": "def train(*, lr=0.1, epochs=20): pass",
+    "a list": "[lr, epochs] = [0.1, 20]",
+    "an option": "parser.add_argument('-e', '--num-epochs', type=int, default=20)",
+    "a loop with a bar": "for epoch in tqdm.tqdm(range(20), desc='training'): pass",
+    "a loop backwards": "for epoch in range(20, 0, -1): pass",
+    "a loop by steps": "for epoch in range(0, 39, 2): pass",
+    "a loop in brackets": "losses = [fit() for epoch in range(20)]",
+    "a power": "epochs = 2 ** 4 + 40 // 10",
 }
 
 
@@ -87,7 +102,12 @@ def test_a_number_over_the_limit_is_found_however_it_gets_its_name(folder: Path,
 
 @pytest.mark.parametrize(
     "source",
-    ["EPOCHS = 10", "for epoch in range(1, 11): pass", "BATCH = 64", "epochs = count()", "epochs = True", "f(*epochs)"],
+    [
+        *("EPOCHS = 10", "for epoch in range(1, 11): pass", "BATCH = 64", "epochs = count()", "epochs = True"),
+        *("f(*epochs)", "for epoch in range(5, 95, 10): pass", "for epoch in zip(100, x): pass", "epochs = {**x}"),
+        *("epochs = 1 / 0", "epochs = (-8) ** 0.5 // 1", "for epoch in range(0, 1e999, 1e999): pass", "epochs = -20"),
+        *("{0x" + "f" * 5000 + ": 20}", "f(0x" + "f" * 5000 + ", default=20)", "for epoch in range(): pass"),
+    ],
 )
 def test_what_is_within_the_limit_or_of_another_name_is_not_found(folder: Path, source: str) -> None:
     (folder / "train.py").write_text(source)
@@ -111,3 +131,76 @@ def test_more_scripts_than_can_be_looked_at_in_time_are_told_of(folder: Path) ->
         "b.py line 1 sets EPOCHS to 50; at most 10 is allowed",
         "a.py cannot be looked at: it and what was looked at before are over 2,097,152 bytes",
     ]
+
+
+def test_what_is_no_text_but_runs_is_told_of(folder: Path) -> None:
+    with zipfile.ZipFile(folder / "packed.py", "w") as archive:
+        archive.writestr("__main__.py", "import torch\n")
+    (folder / "made.py").write_bytes(MAGIC_NUMBER + bytes(12) + marshal.dumps(compile("import torch", "x", "exec")))
+    for name in ("packed", "made"):
+        expected = [f"{name}.py cannot be looked at: it is compiled"]
+        assert forbidden_imports(folder, f"{name}.py", ("torch",)) == expected
+
+
+UNREAD = {
+    "compiled": "helper.pyc",
+    "a library": "helper.cpython-311-x86_64-linux-gnu.so",
+    "a library of a package": "helper/__init__.so",
+    "a compiled module of a package": "helper/inner.pyc",
+}
+
+
+@pytest.mark.parametrize("name", UNREAD.values(), ids=UNREAD.keys())
+def test_a_module_that_is_only_there_compiled_is_told_of(folder: Path, name: str) -> None:
+    (folder / "train.py").write_text("from helper import inner\n")
+    (folder / "helper").mkdir()
+    (folder / name).touch()
+    assert numbers_above(folder, "train.py", "epoch", 10) == [f"{name} cannot be looked at: it is compiled"]
+
+
+def test_a_cache_which_python_would_run_in_place_of_a_module_is_told_of(folder: Path) -> None:
+    (folder / "train.py").write_text("import helper\n")
+    (folder / "helper.py").touch()
+    (folder / "helper.pyc").touch()  # which Python passes over
+    assert forbidden_imports(folder, "train.py", ("torch",)) == []
+    (folder / "__pycache__").mkdir()
+    (folder / "__pycache__" / "helper.cpython-311.pyc").touch()
+    said = ["__pycache__/helper.cpython-311.pyc cannot be looked at: it is compiled"]
+    assert forbidden_imports(folder, "train.py", ("torch",)) == said
+
+
+def test_a_folder_behind_a_link_is_told_of_and_not_followed(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "x.py").write_text("import torch\n")
+    (folder / "pack").symlink_to(tmp_path / "secret")
+    (folder / "train.py").write_text("import pack.x\n")
+    said = ["pack cannot be looked at: it is reached through a link"]
+    assert forbidden_imports(folder, "train.py", ("torch",)) == said
+
+
+def test_a_path_that_is_too_long_for_the_host_is_told_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "train.py").write_text("import " + ".".join(["d" * 250] * 20))
+    monkeypatch.chdir(folder)
+    for _ in range(20):
+        Path("d" * 250).mkdir()
+        monkeypatch.chdir("d" * 250)
+    (said,) = forbidden_imports(folder, "train.py", ("torch",))
+    assert said == f"{'d' * 200} cannot be looked at: File name too long"
+
+
+SLOW = {
+    "many names for a sum": "epoch=" * 10_000 + "+".join(["(" + "+".join("1" * 400) + ")"] * 60),
+    "many names of a deep module": "from torch." + ".".join("a" * 9000) + " import " + ",".join("b" * 9000),
+    "many imports of a deep package": "import " + ",".join([".".join("a" * 90)] * 2000),
+    "many names of a deep package": "from " + ".".join("a" * 90) + " import " + ",".join("b" * 90_000),
+}
+
+
+@pytest.mark.parametrize("source", SLOW.values(), ids=SLOW.keys())
+def test_what_is_named_many_times_is_looked_at_once(folder: Path, source: str) -> None:
+    (folder / "train.py").write_text(source)
+    (folder / "/".join("a" * 90)).mkdir(parents=True)
+    began = time.process_time()
+    forbidden_imports(folder, "train.py", ("torch",))
+    numbers_above(folder, "train.py", "epoch", 10)
+    assert time.process_time() - began < 5

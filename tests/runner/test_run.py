@@ -157,6 +157,20 @@ def test_a_fault_voids_the_run_even_if_the_agent_catches_everything(play: Play, 
     assert "snapshot" in result.note or "manifest" in result.note
 
 
+def test_whatever_error_of_ours_grading_raises_ends_the_run_as_a_fault(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "no folder").touch()
+
+    def act(env: Environment) -> None:
+        win(env)
+        monkeypatch.setenv("MLAGENTBENCH_HOME", str(tmp_path / "no folder"))
+
+    result = play(act)
+    assert (result.ending, result.score, result.valid) == ("fault", None, False)
+    assert result.note.startswith("UsageError: cannot use ")
+
+
 def test_a_fault_is_recorded_as_one_and_can_be_resumed(play: Play, tmp_path: Path) -> None:
     outputs = tmp_path / "run" / "outputs"
 

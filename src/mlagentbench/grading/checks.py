@@ -81,19 +81,24 @@ def _table(path: Path, columns: list[str], rows: int, cell: int) -> list[list[st
         raise InvalidSubmission(f"{path.name} is empty")
     if size > (most := (rows + 1000) * len(columns) * cell):
         raise InvalidSubmission(f"{path.name} has {size:,} bytes; {rows:,} predictions need at most {most:,}")
+    table, count = [], 0
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            table = [row for row in csv.reader(file, strict=True) if row]  # blank lines are no rows
+            found = (row for row in csv.reader(file, strict=True) if row)  # blank lines are no rows
+            header = [name.strip() for name in next(found, [])]
+            if header != columns:
+                wanted = ", ".join(columns)
+                raise InvalidSubmission(f"{path.name} must have the columns {wanted}; it has: {_shown(header)}")
+            for count, row in enumerate(found, 1):
+                if len(row) != len(columns):
+                    raise InvalidSubmission(f"{path.name}: row {count:,} does not have {len(columns)} cells")
+                if count <= rows:  # a small file can hold very many rows, which would not fit into memory
+                    table.append(row)
     except (UnicodeDecodeError, csv.Error) as error:
         raise InvalidSubmission(f"{path.name} is not a csv file in UTF-8: {error}") from error
-    header = [name.strip() for name in table[0]] if table else []
-    if header != columns:
-        raise InvalidSubmission(f"{path.name} must have the columns {', '.join(columns)}; it has: {_shown(header)}")
-    if ragged := [number for number, row in enumerate(table[1:], 1) if len(row) != len(columns)]:
-        raise InvalidSubmission(f"{path.name}: row {ragged[0]:,} does not have {len(columns)} cells")
-    if len(table) - 1 != rows:
-        raise InvalidSubmission(f"{path.name} has {len(table) - 1:,} rows; there must be {rows:,}")
-    return table[1:]
+    if count != rows:
+        raise InvalidSubmission(f"{path.name} has {count:,} rows; there must be {rows:,}")
+    return table
 
 
 def _number(text: str) -> float:

@@ -1,14 +1,21 @@
 """python -m mlagentbench.grading.child TASK SUBMISSION SOURCES PRIVATE ANSWER EARLIER: runs a grade.py."""
 
+import ctypes
 import json
 import math
+import os
 import runpy
+import signal
 import sys
+import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from mlagentbench.errors import Fault, InvalidSubmission
+from mlagentbench.grading.sources import UNSEEN
 
+DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+SECONDS = 60.0  # of processor time to look for broken rules in all scripts: far less than a grading may take
 LONGEST = 1000  # characters of a sentence
 MOST = 50  # sentences on broken rules
 
@@ -17,8 +24,9 @@ def main(folder: Path, submission: Path, sources: Path, private: Path, answer: P
     """Write the score, or whose fault it is that there is none."""
     grader = load(folder)
     ran = sorted(earlier.iterdir(), key=lambda place: int(place.name))
-    before = [_broken(grader, each) for each in ran]
-    answer.write_text(json.dumps({**asked(grader, submission, private, sources), "earlier": before}))
+    violations, *before = _broken(grader, [sources, *ran]) if "violations" in grader else [[] for _ in (sources, *ran)]
+    report = {"violations": violations, "earlier": before}
+    answer.write_text(json.dumps({**asked(grader, submission, private), **report}))
 
 
 def load(folder: Path) -> dict[str, Any]:
@@ -26,24 +34,54 @@ def load(folder: Path) -> dict[str, Any]:
     return runpy.run_path(str(folder / "grade.py"))
 
 
-def asked(grader: dict[str, Any], submission: Path, private: Path, sources: Path | None = None) -> dict[str, object]:
-    """What the grader says of a submission, and of the scripts beside it if they are given."""
-    report: dict[str, object] = {}
+def asked(grader: dict[str, Any], submission: Path, private: Path) -> dict[str, object]:
+    """What the grader says of a submission."""
     try:
-        if sources:
-            report["violations"] = _broken(grader, sources)
         score = float(grader["grade"](submission, private))
         if not math.isfinite(score):
             raise Fault(f"the grader returned {score}")
-        report["score"] = score
     except InvalidSubmission as error:
-        report["invalid"] = _sentence(error) or "the submission is invalid"
-    return report
+        return {"invalid": _sentence(error) or "the submission is invalid"}
+    return {"score": score}
 
 
-def _broken(grader: dict[str, Any], sources: Path) -> list[str]:
-    """What in these scripts is against the rules, if the task has any that can be seen."""
-    found = [_sentence(each) for each in grader["violations"](sources)] if "violations" in grader else []
+def _broken(grader: dict[str, Any], places: list[Path]) -> list[list[str]]:
+    """What is against the rules in the scripts of each place.
+
+    A process of its own looks: scripts that are too slow to look at, or break it, are told of and void nothing.
+    """
+    ours, theirs = os.pipe()
+    own, child = os.getpid(), os.fork()
+    if not child:
+        _look(grader, places, own, theirs)
+    os.close(theirs)
+    with os.fdopen(ours, "rb") as lines:
+        found = [json.loads(line) for line in lines if line.endswith(b"\n")]
+    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) > 0:
+        sys.exit(1)  # the grader itself failed, and has said how
+    return found + [[UNSEEN]] * (len(places) - len(found))
+
+
+def _look(grader: dict[str, Any], places: list[Path], parent: int, answers: int) -> NoReturn:
+    code = 1
+    try:
+        ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)  # the kernel ends it, wherever it is
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)  # what it starts has the time of its own
+        for place in places if os.getppid() == parent else ():
+            os.write(answers, json.dumps(_violations(grader, place)).encode() + b"\n")
+        code = 0
+    except BaseException:  # noqa: BLE001 - a grader is anybody's code
+        traceback.print_exc()
+    finally:
+        os._exit(code)  # whatever was raised: what follows is the parent's
+
+
+def _violations(grader: dict[str, Any], sources: Path) -> list[str]:
+    try:
+        found = [_sentence(each) for each in grader["violations"](sources)]
+    except InvalidSubmission as error:
+        found = [_sentence(error)]
     return found if len(found) <= MOST else [*found[:MOST], f"and {len(found) - MOST:,} more of that kind"]
 
 

@@ -13,10 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from mlagentbench.grading.child import asked, load
+from mlagentbench.grading.child import DIE_WITH_PARENT, asked, load
 
 DONE, FAILED = b"+", b"-"
-DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 def main(folder: Path, private: Path) -> None:

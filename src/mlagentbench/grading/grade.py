@@ -61,17 +61,17 @@ def grade(
     with _submission(task, store, step) as submission:
         if isinstance(submission, InvalidSubmission):
             return Grade(invalid=str(submission))
-        with scratch() as earlier:
-            runs = history.ran(store, steps, task.config.submission) if task.has_rules else []
-            for number, each in enumerate(runs):
-                (earlier / str(number)).mkdir()
-                history.lay(store, each, earlier / str(number))
+        with scratch() as folder:
+            (earlier := folder / "earlier").mkdir()
+            shelf = history.Shelf(store, folder / "contents")
+            found = history.ran(store, steps, task.config.submission) if task.has_rules else []
+            runs = [shelf.lay(each, earlier / str(number)) for number, each in enumerate(found)]
             report = _ask_child(task, (*submission, earlier), data.private, sandbox, stopping or Stopping())
     whole = task.config.submission == "." or not task.has_rules or not history.crowded(store.state(step))
     known = report.violations if whole else (*report.violations, history.CROWDED)
     violations = (*known, *history.said(runs, report.earlier, known))
-    found = Grade(score=report.score, invalid=report.invalid, violations=violations)
-    return found.but(seconds=round(time.monotonic() - started, 3))
+    seconds = round(time.monotonic() - started, 3)
+    return Grade(score=report.score, invalid=report.invalid, violations=violations, seconds=seconds)
 
 
 @contextmanager

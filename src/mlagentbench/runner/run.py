@@ -11,7 +11,7 @@ from types import MappingProxyType
 from mlagentbench.actions.base import Person, World
 from mlagentbench.agents.base import Agent
 from mlagentbench.environment import Environment, told
-from mlagentbench.errors import Fault, RunOver
+from mlagentbench.errors import BenchError, Fault, RunOver
 from mlagentbench.grading.grade import Grade, grade
 from mlagentbench.grading.verdict import judge
 from mlagentbench.ledger import Ledger
@@ -61,7 +61,7 @@ def conclude(
         with _turn(env.stopping):
             store, steps = env.world.store, env.steps
             graded = grade(setup.task, setup.data, store, len(steps), setup.sandbox, steps, env.stopping)
-    except (Fault, OSError) as error:
+    except (BenchError, OSError) as error:
         ending, note = "fault", f"{type(error).__name__}: {error}"
     finally:
         env.close()

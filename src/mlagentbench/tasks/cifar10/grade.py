@@ -4,7 +4,9 @@ from pathlib import Path
 
 from mlagentbench.grading.checks import InvalidSubmission, numbers_above, read_answers, read_submission
 
-EPOCHS, MOST_EPOCHS = r"^(?!.*per_?epoch).*epochs?$", 10  # steps_per_epoch may be more
+MOST_EPOCHS = 10
+COUNT = "n|nb|nr|num|number|of|max|maximum|min|total|all|train|training|fit|warmup|default|the|my"
+EPOCHS = rf"^_*(({COUNT})_?)*epochs?(_?({COUNT}|count|limit))*_*$"  # best_epoch and steps_per_epoch may be more
 
 
 def grade(submission: Path, private: Path) -> float:
