@@ -13,6 +13,7 @@ from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.run import run
 from mlagentbench.runner.setup import set_up
 from mlagentbench.runner.verify import verify
+from mlagentbench.workspace.manifest import Entry
 from mlagentbench.workspace.store import Store
 
 RULES = """
@@ -208,6 +209,8 @@ def test_no_folder_has_the_name_of_what_an_interpreter_was_told(violations):
 def test_a_path_is_measured_in_bytes(violations):
     name = "/".join(["\U0001f600" * 63] * 15) + "/" + "\U0001f600" * 20 + ".py"
     assert len(name) < 1000
+    (laid,) = history.scripts({name: Entry("file")})
+    assert len(laid.encode()) < 1300  # or a host with a long home could not lay it out
     assert violations((name, OVER), ("train.py", SUBMIT), "train.py") == ()
 
 

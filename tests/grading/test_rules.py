@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from mlagentbench.discovery import module_at
 from mlagentbench.grading.sources import forbidden_imports, numbers_above
+from mlagentbench.task import SUITE
 
 
 @pytest.fixture
@@ -204,3 +206,13 @@ def test_what_is_named_many_times_is_looked_at_once(folder: Path, source: str) -
     forbidden_imports(folder, "train.py", ("torch",))
     numbers_above(folder, "train.py", "epoch", 10)
     assert time.process_time() - began < 5
+
+
+def test_only_a_name_that_is_the_number_of_epochs_counts_as_one(folder: Path) -> None:
+    violations = module_at(SUITE / "cifar10" / "grade.py").violations
+    for name in ("epoch", "EPOCHS", "n_epochs", "numEpochs", "num_train_epochs", "max_epoch", "total_epochs"):
+        (folder / "train.py").write_text(f"{name} = 20\n")
+        assert len(violations(folder)) == 1, name
+    for name in ("best_loss_epoch", "best_epoch", "images_seen_each_epoch", "steps_per_epoch", "epoch_seconds"):
+        (folder / "train.py").write_text(f"{name} = 50_000\n")
+        assert violations(folder) == [], name
