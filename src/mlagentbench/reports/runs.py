@@ -99,10 +99,10 @@ def _once(runs: Sequence[Run]) -> list[Run]:
 
 
 def _marks(run: Run) -> set[str]:
-    """What no other run has: its id, and its trace if it is long enough for that."""
+    """What no other run has: its id, and its steps with what they left, if they took long enough for that."""
     marks = {run.spec.id}
-    if run.result and run.result.seconds >= LONG:
-        marks.add(run.result.trace)
+    if run.result and run.result.trace and run.result.seconds >= LONG:
+        marks.add(run.result.trace + run.result.history)
     return marks - {""}
 
 
