@@ -141,7 +141,7 @@ def run(
 
     told = agent_options(options)
     who = Contestant(agent=agent, options=told, model=model, fast_model=fast_model, edit_model=edit_model)
-    make(who, seed)  # a mistyped name should not wait for a download
+    make(who, seed, isolation)  # a mistyped name should not wait for a download
     asked = {"steps": steps, "hours": hours, "memory_gb": memory, "tokens": tokens, "dollars": dollars}
     limits = {name: value for name, value in asked.items() if value is not None}
     folder = out or new_place(Task.load(task).name, agent)
