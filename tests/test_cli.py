@@ -274,8 +274,9 @@ def running(mark: str) -> list[str]:
     return found
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_says_how_to_resume_and_leaves_nothing_running(
-    tmp_path: Path, toy: Path, cli: Cli, until: Callable[..., None]
+    number: signal.Signals, tmp_path: Path, toy: Path, cli: Cli, until: Callable[..., None]
 ) -> None:
     (tmp_path / "slow.py").write_text(SLOW)
     mark = str(tmp_path / "mark-of-this-test")
@@ -295,7 +296,7 @@ def test_ctrl_c_says_how_to_resume_and_leaves_nothing_running(
         output = tmp_path / "run" / "outputs" / "step-0003.txt"
         until(lambda: output.is_file() and "begun" in output.read_text())
         assert running(mark)
-        harness.send_signal(signal.SIGINT)
+        harness.send_signal(number)
         out, err = harness.communicate(timeout=20)
     assert (harness.returncode, out) == (130, "")
     assert err == f"mlagentbench: stopped; go on with: mlagentbench resume {tmp_path / 'run'}\n"

@@ -76,3 +76,33 @@ def test_an_agent_that_cannot_be_made_is_one_line(write) -> None:
     kind = agents.load(write(IMPORTS + ONE + "    def __init__(self): pass\n"))
     with pytest.raises(UsageError, match="the agent One cannot be made: TypeError"):
         agents.make(kind, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "sentence"),
+    [
+        ("act", {"window": 0}, "the option window of Act should be greater than 0, unlike 0"),
+        ("react", {"window": -1}, "the option window of React should be greater than 0, unlike -1"),
+        ("research", {"window": 0}, "the option window of Research should be greater than 0"),
+        ("autogpt", {"window": 0}, "the option window of Autogpt should be greater than 0"),
+        ("tools", {"window": 0}, "the option window of Tools should be greater than 0"),
+        ("tree", {"drafts": -1}, "the option drafts of Tree should be greater than or equal to 0"),
+        ("tree", {"mends": -1}, "the option mends of Tree should be greater than or equal to 0"),
+        ("tree", {"patience": 0}, "the option patience of Tree should be greater than 0"),
+        ("command", {"command": "x", "environment": "{bad"}, "environment of Command should be a valid dictionary"),
+        ("command", {"command": "x", "environment": {"A=B": 1}}, "environment cannot set 'A=B'"),
+        ("command", {"command": "x\0"}, "a zero byte"),
+    ],
+)
+def test_an_option_that_no_run_could_go_by_is_one_line_before_it_begins(
+    name: str, options: dict[str, object], sentence: str
+) -> None:
+    with pytest.raises(UsageError, match=sentence) as caught:
+        agents.make(agents.load(name), 0, options)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("annotation", ["", ": 'Unknown' = None", ": Agent | None = None", ": 3 = None"])
+def test_an_annotation_that_says_nothing_of_data_holds_nothing_up(write, annotation: str) -> None:
+    kind = agents.load(write(IMPORTS + ONE + f"    def __init__(self, seed, told{annotation}): self.told = told\n"))
+    assert vars(agents.make(kind, 0, {"told": 5}))["told"] == 5

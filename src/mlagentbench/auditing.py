@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from mlagentbench.options import AsJson, print_json
+from mlagentbench.stopping import terminable
 
 Tasks = Annotated[list[str] | None, typer.Argument(metavar="TASK...", help="Tasks; all of them by default.")]
 MARKS = {"refused": "refused", "gained nothing": "nothing", "SUCCEEDED": "SUCCEEDED"}
@@ -25,7 +26,8 @@ def audit(
     def told(finding: Any) -> None:
         say(plain(f"{finding.attack} on {finding.task}: {finding.outcome}: {finding.what} [{finding.seconds:.1f} s]"))
 
-    findings = conduct(tasks or Task.names(), attacks or [], quick, say, told)
+    with terminable():  # what it has planted is taken away again
+        findings = conduct(tasks or Task.names(), attacks or [], quick, say, told)
     succeeded = [finding for finding in findings if finding.outcome == "SUCCEEDED"]
     if as_json:
         print_json([finding.model_dump(mode="json") for finding in findings])

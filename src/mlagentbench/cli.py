@@ -24,6 +24,7 @@ from mlagentbench.options import (
     agent_options,
     print_json,
 )
+from mlagentbench.stopping import terminable
 
 app = typer.Typer(
     name="mlagentbench",
@@ -57,9 +58,9 @@ def _complain(message: str, code: int) -> NoReturn:
 
 @contextmanager
 def _resumable(folder: Path) -> Iterator[None]:
-    """Ctrl-C is a way to stop for today; and whatever an agent prints is no result."""
+    """Ctrl-C is a way to stop for today, and so is SIGTERM; and whatever an agent prints is no result."""
     try:
-        with redirect_stdout(sys.stderr):
+        with redirect_stdout(sys.stderr), terminable():
             yield
     except KeyboardInterrupt:
         begun = (folder / "run.json").is_file()
@@ -141,7 +142,7 @@ def run(
 
     told = agent_options(options)
     who = Contestant(agent=agent, options=told, model=model, fast_model=fast_model, edit_model=edit_model)
-    make(who, seed)  # a mistyped name should not wait for a download
+    make(who, seed, isolation)  # a mistyped name should not wait for a download
     asked = {"steps": steps, "hours": hours, "memory_gb": memory, "tokens": tokens, "dollars": dollars}
     limits = {name: value for name, value in asked.items() if value is not None}
     folder = out or new_place(Task.load(task).name, agent)

@@ -1,13 +1,34 @@
 """Whether somebody asked a run to stop: another thread, or any process of the user, by a file in the run's folder."""
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 from time import monotonic
+from types import FrameType
 
 from mlagentbench.errors import Stopped
 
 FILE = "stop"
 LOOK = 0.2  # seconds between two looks for the file
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Let SIGTERM end the block as Ctrl-C does, and a second one at once; who ignores it goes on ignoring it."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
+    before = signal.getsignal(signal.SIGTERM)
+    if before != signal.SIG_IGN:
+        signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class Stopping:

@@ -322,3 +322,22 @@ def test_killed_with_the_harness_nothing_is_left_and_resume_finishes(
     done = cli("resume", out, "--json")
     assert json.loads(done.stdout)["score"] == 0.0, done.stderr
     assert not list((cache / "temporary").iterdir()) and not (cache / "endpoints").exists()
+
+
+def test_what_only_a_sandbox_can_mount_is_refused_without_one_before_a_run_begins(
+    cli: Any, toy: Path, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.txt"
+    script.write_text("yes")
+    (tmp_path / "plan.toml").write_text(
+        f"tasks = ['{toy}']\nmodels = ['scripted:{script}']\nsandbox = 'none'\n"
+        f"agents = [{{ name = 'command', options = {{ command = 'true', program = '{tmp_path}' }} }}]\n"
+    )
+    told = ("--set", "command=echo", "--set", f"program={tmp_path}", "--sandbox", "none")
+    for given in (
+        ("run", toy, "--agent", "command", "--model", f"scripted:{script}", *told),
+        ("batch", tmp_path / "plan.toml"),
+    ):
+        done = cli(*given, "--out", tmp_path / "out")
+        assert done.returncode == 2 and "without a sandbox there is no /opt" in done.stderr
+        assert not (tmp_path / "out").exists()

@@ -1,4 +1,5 @@
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -151,6 +152,26 @@ def test_patience_ends_in_one_line_with_the_last_reason(ask: Ask, wire: Wire, wa
 def test_a_server_that_is_not_there_is_a_fault(waits: Waits) -> None:
     with pytest.raises(ModelFault, match="did not answer, asked 2×: Connection error"):
         Hosted("http://127.0.0.1:9/v1#any", waits.patience(tries=2)).reply(HELLO)
+
+
+def test_who_follows_a_run_hears_that_a_server_does_not_answer(waits: Waits) -> None:
+    model, heard = Hosted("http://127.0.0.1:9/v1#any", waits.patience(tries=3)), list[str]()
+    model.on_wait = heard.append
+    with pytest.raises(ModelFault):
+        model.reply(HELLO)
+    reason = r"http://127.0.0.1:9/v1#any does not answer \(Connection error.*\)"
+    assert all(re.fullmatch(rf"{reason}; asked again in \d+ s, try {n}", heard[n - 2]) for n in (2, 3))
+    assert len(heard) == 2
+
+
+def test_a_retry_is_one_line_on_the_terminal(toy: Path, tmp_path: Path) -> None:
+    told = (sys.executable, "-m", "mlagentbench", "run", str(toy), "--agent", "act", "--out", str(tmp_path / "run"))
+    with subprocess.Popen(
+        [*told, "--model", "http://127.0.0.1:9/v1#any"], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    ) as child:
+        assert child.stderr
+        assert "does not answer (Connection error" in child.stderr.readline()
+        child.terminate()
 
 
 FINAL = {

@@ -22,7 +22,7 @@ def make(place: Path, improvement: float | None = None, said: tuple[str, ...] = 
     told = {name: value for name, value in changes.items() if name in RunSpec.model_fields}
     asked: dict[str, Any] = {"task": "toy", "edition": "open", "agent": "played", "seed": 0, "baseline": BASELINE}
     asked |= {"limits": Limits(), "sandbox": "bwrap", "metric": "error", "better": "lower", "hashes": HASHES}
-    asked |= {"version": "0", "id": "0", "hardware": MACHINE, "started": "2026-01-01T00:00:00"}
+    asked |= {"version": "0", "id": str(place), "hardware": MACHINE, "started": "2026-01-01T00:00:00"}
     spec = RunSpec(**{**asked, **told})
     folder = RunFolder.create(place, spec)
     for number, words in enumerate(said, 1):
@@ -44,5 +44,9 @@ def _result(spec: RunSpec, improvement: float | None, ending: str, changes: dict
         found |= {"score": score, "valid": True}
         if spec.baseline:
             found |= judge(score, spec.baseline, spec.better).model_dump()
-    found |= {name: value for name, value in changes.items() if name in {"tokens", "dollars", "seconds", "violations"}}
+    found |= {
+        name: value
+        for name, value in changes.items()
+        if name in {"tokens", "dollars", "seconds", "trace", "violations"}
+    }
     return Result.model_validate_json(json.dumps(found, default=lambda value: value.model_dump()))

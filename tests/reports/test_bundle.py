@@ -124,12 +124,20 @@ def test_a_bundle_can_be_shown_step_by_step_where_nothing_is_prepared(bundle, tm
 
 
 def test_reports_read_bundles_beside_folders(bundle, run):
+    run.keep("run.json", run.spec.but(id="another").model_dump_json())
+    run.keep("result.json", run.result.but(trace="another").model_dump_json(exclude={"folder"}))
     with all_opened([bundle, run.path]) as places:
         runs = read(places)
         assert [each.name for each in runs] == ["run", "run"]
         assert runs[0].steps == runs[1].steps
     assert not places[0].exists()
     assert run.path.exists()
+
+
+def test_a_bundle_beside_the_run_that_it_holds_is_no_second_run(bundle, run, capsys):
+    with all_opened([run.path, bundle]) as places:
+        assert [each.folder.path for each in read(places)] == [run.path]
+        assert capsys.readouterr().err == f"{places[1]} is {run.path} again: counted once\n"
 
 
 def test_without_data_a_bundle_refers_to_it(run, tmp_path, setup):

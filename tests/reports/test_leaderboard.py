@@ -121,5 +121,28 @@ def test_the_command_prints_for_people_for_papers_and_for_programs(made: Made, c
     assert wrong.returncode == 2 and wrong.stdout == "" and wrong.stderr.count("\n") == 1
 
 
+def test_a_run_that_is_handed_in_again_counts_once(
+    made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = made(0.5, trace="t" * 64)
+    for again, told in (("copy", {"id": first.spec.id}), ("renamed", {"id": "another", "trace": "t" * 64})):
+        place = tmp_path / "again" / again
+        make(place, 0.5, **told)
+        assert [run.folder.path for run in read([tmp_path / "runs", place])] == [first.folder.path]
+        assert capsys.readouterr().err == f"{place} is {first.folder.path} again: counted once\n"
+
+
+def test_a_copy_that_was_made_while_the_run_went_on_does_not_hide_its_end(made: Made) -> None:
+    made(ending=None, id="same")
+    done = made(0.5, id="same")
+    assert [run.name for run in read([done.folder.path.parent])] == [done.name]
+
+
+@pytest.mark.parametrize("told", [{"trace": "t" * 64, "seconds": 0.003}, {"trace": "", "seconds": 60.0}])
+def test_short_runs_that_look_alike_are_two(made: Made, told: dict[str, object]) -> None:
+    runs = [made(**told), made(**told)]
+    assert len(read([run.folder.path for run in runs])) == 2
+
+
 def test_a_name_can_neither_end_a_cell_nor_be_markup() -> None:
     assert list(in_markdown([{"entrant": "a|b<img>\n*"}]))[-1] == "| a\\|b\\<img\\> \\* |"

@@ -210,6 +210,14 @@ def test_a_task_in_two_settings_stands_twice_beside_the_paper_s_row(tmp_path: Pa
     assert "cannot be compared" in facts(runs).cautions[-1]
 
 
+def test_without_a_task_that_all_have_run_nobody_is_said_to_be_alone(tmp_path: Path) -> None:
+    for number, (agent, task) in enumerate((("one", "a"), ("two", "a"), ("three", "b"))):
+        make(tmp_path / "runs" / str(number), 0.3, agent=agent, task=task)
+    report(tmp_path / "runs", out=tmp_path / "site")
+    text = (tmp_path / "site" / "index.html").read_text()
+    assert "No task was run and judged for every contestant." in text and "It takes two contestants" not in text
+
+
 def test_a_run_that_has_just_begun_makes_a_report(tmp_path: Path) -> None:
     make(tmp_path / "run", ending=None)
     assert report(tmp_path / "run", out=tmp_path / "site").unfinished == 1

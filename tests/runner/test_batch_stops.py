@@ -105,7 +105,8 @@ def test_a_single_run_can_be_stopped_and_watched_from_outside(
         until(lambda: output.is_file() and b"waiting" in output.read_bytes())
         look = json.loads(cli("watch", out, "--once", "--json").stdout)
         assert look["going"] and look["standings"][0]["state"] == "running" and look["standings"][0]["steps"] == 1
-        assert json.loads(cli("watch", out.parent, "--once", "--json").stdout)["totals"]["unplanned"] == 1
+        totals = json.loads(cli("watch", out.parent, "--once", "--json").stdout)["totals"]
+        assert (totals["runs"], totals["running"], totals["unplanned"]) == (1, 1, 0)
         assert cli("stop", out.parent).stdout == f"stopped: {out}\n"
         _, complaints = harness.communicate(timeout=10)
     assert harness.returncode == 130 and f"stopped; go on with: mlagentbench resume {out}" in complaints
@@ -176,3 +177,9 @@ def test_a_budget_that_ends_while_a_run_goes_on_leaves_it_to_be_resumed(
     assert (ended.view.totals.stopped, ended.view.totals.queued) == (1, 1) and not ended.results
     go.touch()
     assert carry_out(**{**keys, "budget": {}}).good
+
+
+def test_a_folder_without_runs_cannot_be_watched(tmp_path: Path, cli: Cli) -> None:
+    for given in ((), ("--json",)):
+        done = cli("watch", tmp_path, "--once", *given)
+        assert (done.returncode, done.stdout) == (2, "") and done.stderr == f"mlagentbench: no run lies in {tmp_path}\n"

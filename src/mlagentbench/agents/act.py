@@ -1,5 +1,7 @@
 """Act: the model names actions, and gives no reasons."""
 
+from pydantic import PositiveInt
+
 from mlagentbench.agents.base import Agent
 from mlagentbench.dialogue import decide, messages, situation, told
 from mlagentbench.environment import Environment
@@ -14,7 +16,7 @@ class Act(Agent):
     prompt = "act"
     entries: tuple[str, ...] = ()
 
-    def __init__(self, seed: int = 0, window: int = 5) -> None:
+    def __init__(self, seed: int = 0, window: PositiveInt = 5) -> None:
         super().__init__(seed)
         self.window = window
 

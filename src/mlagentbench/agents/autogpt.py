@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from pydantic import PositiveInt
+
 from mlagentbench.agents.base import Agent
 from mlagentbench.dialogue import cut, decide, messages, situation, told
 from mlagentbench.environment import Environment
@@ -19,7 +21,7 @@ class Autogpt(Agent):
 
     needs_model = True
 
-    def __init__(self, seed: int = 0, window: int = 3) -> None:
+    def __init__(self, seed: int = 0, window: PositiveInt = 3) -> None:
         super().__init__(seed)
         self.window = window
         self.summary = "Nothing has been done yet."

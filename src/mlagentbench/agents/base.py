@@ -7,7 +7,9 @@ from inspect import Parameter
 from pathlib import Path
 from random import Random
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_type_hints
+
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from mlagentbench import discovery
 from mlagentbench.environment import Environment
@@ -32,6 +34,9 @@ class Agent(ABC):
     def __init__(self, seed: int = 0) -> None:
         self.random = Random(seed)
 
+    def require(self, sandbox: str) -> None:  # noqa: B027 - most work in any
+        """Refuse a sandbox in which it cannot do what it was told, before a run begins."""
+
     def prepare(self) -> None:  # noqa: B027 - most need nothing
         """Make ready what takes long, before the clock of the run begins."""
 
@@ -50,7 +55,9 @@ def load(name: str) -> type[Agent]:
     return discovery.only_subclass(discovery.plugin("agents", name), Agent)  # type: ignore[type-abstract]
 
 
-def make(kind: type[Agent], seed: int, options: Mapping[str, Any] = MappingProxyType({})) -> Agent:
+def make(
+    kind: type[Agent], seed: int, options: Mapping[str, Any] = MappingProxyType({}), sandbox: str = "bwrap"
+) -> Agent:
     """An agent ready to run, with what it may be told besides its seed."""
     known = dict(list(inspect.signature(kind.__init__).parameters.items())[2:])
     for name, value in options.items():
@@ -58,9 +65,27 @@ def make(kind: type[Agent], seed: int, options: Mapping[str, Any] = MappingProxy
             raise UsageError(f"the agent {kind.__name__} has no option {name!r}; it has: {', '.join(known) or 'none'}")
         if (default := known[name].default) not in (None, Parameter.empty) and type(value) is not type(default):
             raise UsageError(f"the option {name} of {kind.__name__} is a {type(default).__name__}, unlike {value!r}")
+    _check(kind, options)
     try:
-        return kind(seed, **options)
+        agent = kind(seed, **options)
+        agent.require(sandbox)
+        return agent
     except UsageError:
         raise
     except Exception as error:
         raise UsageError(f"the agent {kind.__name__} cannot be made: {type(error).__name__}: {error}") from error
+
+
+def _check(kind: type[Agent], options: Mapping[str, Any]) -> None:
+    """Hold options to their annotations, as far as these can be understood: they are anybody's code."""
+    try:
+        hints = get_type_hints(kind.__init__, include_extras=True)
+        wanted = {name: TypeAdapter(hints[name]) for name in options if name in hints}
+    except (NameError, TypeError, PydanticUserError):  # what only a type checker imports, or no data
+        return
+    for name, adapter in wanted.items():
+        try:
+            adapter.validate_python(options[name], strict=True)
+        except ValidationError as error:
+            why = error.errors()[0]["msg"].removeprefix("Input ")
+            raise UsageError(f"the option {name} of {kind.__name__} {why}, unlike {options[name]!r}") from error

@@ -31,11 +31,16 @@ class Command(Agent):
         environment: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(seed)
-        self.command, self.program, self.environment = _words(command), program, environment or {}
+        self.command, self.program, self.environment = _words(command), program, _variables(environment or {})
         self.packages = pinned(packages.split())
         self.runtime: Runtime | None = None
         if program and not Path(program).is_dir():
             raise UsageError(f"the option program must be a folder, and there is none at {program}")
+
+    def require(self, sandbox: str) -> None:
+        """Its packages and its program lie where only a sandbox can put them."""
+        if sandbox == "none" and (self.packages or self.program):
+            raise UsageError("without a sandbox there is no /opt: name the program by its path instead")
 
     def prepare(self) -> None:
         """Its packages are installed once, and kept."""
@@ -59,11 +64,9 @@ class Command(Agent):
             mounts.append((self.runtime.folder, AGENT))
         if self.program:
             mounts.append((Path(self.program).resolve(), PROGRAM))
-        if env.world.sandbox.name == "none" and (self.runtime or self.program):
-            raise UsageError("without a sandbox there is no /opt: name the program by its path instead")
         blanks = {"{task}": TASK, "{description}": env.task.description, "{python}": f"{AGENT}/bin/python"}
         words = [_filled(word, blanks) for word in self.command]
-        return Program(words, tuple(mounts), {name: str(value) for name, value in self.environment.items()})
+        return Program(words, tuple(mounts), self.environment)
 
     def _attend(self, env: Environment) -> None:
         """Turn by turn: it runs until it asks, the model answers, it runs on."""
@@ -100,9 +103,20 @@ def _words(command: str) -> list[str]:
         words = shlex.split(command)
     except ValueError as error:
         raise UsageError(f"the option command cannot be read: {error}") from error
+    if "\0" in command:
+        raise UsageError("the option command has a zero byte, which no command can have")
     if not words:
         raise UsageError("the agent command needs to know what to run: --set command='...'")
     return words
+
+
+def _variables(given: dict[str, Any]) -> dict[str, str]:
+    """As an environment can hold them."""
+    told = {name: str(value) for name, value in given.items()}
+    for name, value in told.items():
+        if not name or "=" in name or "\0" in name + value:
+            raise UsageError(f"the option environment cannot set {name!r} to {value!r}")
+    return told
 
 
 def _filled(word: str, blanks: dict[str, str]) -> str:

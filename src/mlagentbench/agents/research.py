@@ -1,5 +1,7 @@
 """Research: the paper's agent. Reflects, plans, checks its facts, then acts; may keep a research log."""
 
+from pydantic import PositiveInt
+
 from mlagentbench.agents.base import Agent
 from mlagentbench.dialogue import cut, decide, messages, situation, told
 from mlagentbench.environment import Environment
@@ -18,7 +20,7 @@ class Research(Agent):
 
     needs_model = True
 
-    def __init__(self, seed: int = 0, memory: bool = False, window: int = 3) -> None:
+    def __init__(self, seed: int = 0, memory: bool = False, window: PositiveInt = 3) -> None:
         super().__init__(seed)
         self.memory, self.window = memory, window
         self.plan = self.recalled = ""

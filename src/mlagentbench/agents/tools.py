@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from pydantic import PositiveInt
+
 from mlagentbench.agents.base import Agent
 from mlagentbench.dialogue import LEAST, ROOM, TRIES, cut, mistake
 from mlagentbench.environment import Environment
@@ -18,7 +20,7 @@ class Tools(Agent):
 
     needs_model = True
 
-    def __init__(self, seed: int = 0, window: int = 30) -> None:
+    def __init__(self, seed: int = 0, window: PositiveInt = 30) -> None:
         super().__init__(seed)
         self.window = window
         self.talk: list[Exchange] = []

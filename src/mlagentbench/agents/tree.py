@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pydantic import NonNegativeInt, PositiveInt
+
 from mlagentbench.agents.base import Agent
 from mlagentbench.agents.tuner import figure
 from mlagentbench.dialogue import LEAST, ROOM, cut
@@ -37,7 +39,9 @@ class Tree(Agent):
 
     needs_model = True
 
-    def __init__(self, seed: int = 0, drafts: int = 3, mends: int = 3, patience: int = 5) -> None:
+    def __init__(
+        self, seed: int = 0, drafts: NonNegativeInt = 3, mends: NonNegativeInt = 3, patience: PositiveInt = 5
+    ) -> None:
         super().__init__(seed)
         self.drafts, self.mends, self.patience = drafts, mends, patience
         self.nodes: list[Node] = []

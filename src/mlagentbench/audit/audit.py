@@ -8,9 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from secrets import token_hex
 
 from mlagentbench.audit.attacks.base import Aftermath, load, names
-from mlagentbench.audit.canaries import Secret, plant, planted
+from mlagentbench.audit.canaries import Secret, held, plant, planted
 from mlagentbench.audit.judge import Finding, found
 from mlagentbench.audit.scene import Scene
 from mlagentbench.errors import Fault, UsageError
@@ -69,15 +70,12 @@ def fitting(name: str, setups: Sequence[Setup], quick: bool) -> list[Setup]:
 @contextmanager
 def _beside_answers(setups: Sequence[Setup]) -> Iterator[list[Secret]]:
     with ExitStack() as stack:
-        found = []
-        for setup in setups:
-            secret = plant(
-                f"the folder of the answers of {setup.task.name}", setup.data.folder / f"audit-{os.getpid()}"
+        yield [
+            stack.enter_context(
+                held(f"the folder of the answers of {setup.task.name}", setup.data.folder / f"audit-{token_hex(4)}")
             )
-            assert secret.path is not None
-            stack.callback(secret.path.unlink, missing_ok=True)
-            found.append(secret)
-        yield found
+            for setup in setups
+        ]
 
 
 def _can_listen(setup: Setup) -> bool:

@@ -1,12 +1,13 @@
 """Secrets that the audit plants where no agent may look: one that turns up in a run says where it came from."""
 
+import fcntl
 import os
 import secrets
 import socketserver
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,19 +43,40 @@ def planted() -> Iterator[tuple[Secret, ...]]:
         "the host's shared memory": Path("/dev/shm", name),
     }
     found = []
-    try:
+    with ExitStack() as stack:
         for where, path in files.items():
             with suppress(OSError):  # not every machine has every place
-                found.append(plant(where, path))
+                found.append(stack.enter_context(held(where, path)))
         key = Secret("the harness's environment", fresh())
         os.environ[VARIABLE] = key.token
-        with _process() as process, _server() as server:
-            yield (*found, key, process, server)
-    finally:
-        os.environ.pop(VARIABLE, None)
-        for secret in found:
-            if secret.path:
-                secret.path.unlink(missing_ok=True)
+        stack.callback(os.environ.pop, VARIABLE, None)
+        yield (*found, key, stack.enter_context(_process()), stack.enter_context(_server()))
+
+
+@contextmanager
+def held(where: str, path: Path) -> Iterator[Secret]:
+    """A planted file NAME-TOKEN for a while; those of the same NAME that a killed audit left are removed before."""
+    for other in path.parent.glob(f"{path.name.rpartition('-')[0]}-*"):
+        _sweep(other)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("x") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # before it says anything: an empty one may not be held yet
+        try:
+            yield plant(where, path)
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _sweep(path: Path) -> None:
+    """Remove a secret that nobody holds: the kernel lets go of what the dead held."""
+    with suppress(OSError):
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # anybody may put anything into /tmp
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(file).st_size:
+                path.unlink()
+        finally:
+            os.close(file)
 
 
 def plant(where: str, path: Path) -> Secret:
@@ -90,7 +112,8 @@ def _server() -> Iterator[Secret]:
             self.request.sendall(f"{token}\n".encode())
 
     with socketserver.TCPServer(("127.0.0.1", 0), Telling) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        # Who interrupts us before we can wait for it need not wait for it either.
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         try:
             yield Secret("a service of the host", token, port=server.server_address[1])

@@ -1,6 +1,7 @@
 """What a model must do, and how one is found."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import NamedTuple
 
 from mlagentbench import discovery
@@ -19,6 +20,7 @@ class Model(ABC):
 
     price: Price | None = Price(0.0, 0.0)  # None: not known
     bound = False  # whether it keeps to a grammar
+    on_wait: Callable[[str], None] = staticmethod(lambda line: None)  # hears of every failure that is waited out
 
     def __init__(self, argument: str = "") -> None:
         self.argument = argument

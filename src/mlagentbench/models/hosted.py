@@ -82,6 +82,9 @@ class Hosted(Model):
         if tries >= patience.tries or patience.clock() - began + wait > patience.waiting:
             later = f"; it wants to be left alone for {failure.seconds:.0f} s" if failure.seconds else ""
             raise ModelFault(f"{self.argument} did not answer, asked {tries}×: {failure.reason}{later}")
+        self.on_wait(
+            f"{self.argument} does not answer ({failure.reason}); asked again in {wait:.0f} s, try {tries + 1}"
+        )
         patience.pause(wait)
 
     def _counted(self, heard: "list[ModelResponse]", prompt: Prompt, retries: int) -> Reply:

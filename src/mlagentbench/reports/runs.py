@@ -11,6 +11,9 @@ from mlagentbench.hashing import file_hash
 from mlagentbench.records import Contestant, Result, RunSpec, Step
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.sandbox.access.record import Access, read_access
+from mlagentbench.words import say
+
+LONG = 1.0  # seconds; a trace has times to the tenth of a millisecond, which two runs that only submit may share
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ def entrant(who: Contestant) -> str:
 
 
 def read(paths: Sequence[Path]) -> list[Run]:
-    """All runs below some folders, in the order of their names; each may be a run, a batch, or a folder of those."""
+    """All runs below some folders, in order and each once; a folder may be a run, a batch, or hold those."""
     found: dict[Path, Run] = {}
     for path in paths:
         if not path.is_dir():
@@ -79,7 +82,28 @@ def read(paths: Sequence[Path]) -> list[Run]:
             found[folder.path] = Run(folder, folder.result)
     if not found:
         raise UsageError(f"no run lies below {', '.join(str(path) for path in paths)}")
-    return list(found.values())
+    return _once(list(found.values()))
+
+
+def _once(runs: Sequence[Run]) -> list[Run]:
+    """One of each; a copy of a run, or its bundle beside it, is no second run that came out the same."""
+    known: dict[str, Run] = {}
+    again = set()
+    for run in sorted(runs, key=lambda run: run.result is None):  # a copy may have been made while it went on
+        marks = _marks(run)
+        if first := next((known[mark] for mark in marks if mark in known), None):
+            again.add(run.folder.path)
+            say(f"{run.folder.path} is {first.folder.path} again: counted once")
+        known |= dict.fromkeys(marks, first or run)
+    return [run for run in runs if run.folder.path not in again]
+
+
+def _marks(run: Run) -> set[str]:
+    """What no other run has: its id, and its steps with what they left, if they took long enough for that."""
+    marks = {run.spec.id}
+    if run.result and run.result.trace and run.result.seconds >= LONG:
+        marks.add(run.result.trace + run.result.history)
+    return marks - {""}
 
 
 def places(path: Path) -> Iterator[Path]:

@@ -35,7 +35,8 @@ def start(
 ) -> Result:
     """A new run in a new folder; a worker that is given is not looked for by its name."""
     who = Contestant(agent=who) if isinstance(who, str) else who
-    worker = worker or make(who, seed)
+    worker = worker or make(who, seed, setup.sandbox.name)
+    worker.require(setup.sandbox.name)
     folder = begin(setup, who, out, seed, limits or {}, worker.interactive, worker.models)
     with folder.lock():
         return run(setup, worker, folder, watch, ask if worker.interactive else None)
@@ -61,12 +62,12 @@ def begin(
     return RunFolder.create(out, spec, file)
 
 
-def make(who: Contestant, seed: int) -> agents.Agent:
-    """The agent with its models, ready to run."""
+def make(who: Contestant, seed: int, sandbox: str) -> agents.Agent:
+    """The agent with its models, ready to run in such a sandbox."""
     kind = agents.load(who.agent)
     if kind.needs_model and not who.model:
         raise UsageError(f"the agent {who.agent} needs a model: pass --model NAME (mlagentbench list models)")
-    agent = agents.make(kind, seed, who.options)
+    agent = agents.make(kind, seed, who.options, sandbox)
     agent.models = models_of(who)
     return agent
 
@@ -118,7 +119,7 @@ def _same_agent(folder: RunFolder) -> agents.Agent:
     spec = folder.spec
     if not folder.agent_file and spec.agent not in discovery.names("agents"):
         raise UsageError(f"the steps of {folder.path} came from outside ({spec.agent}); go on with it from there")
-    return make(spec.but(agent=str(folder.agent_file or spec.agent)), spec.seed)
+    return make(spec.but(agent=str(folder.agent_file or spec.agent)), spec.seed, spec.sandbox)
 
 
 def ask(request: str) -> str:

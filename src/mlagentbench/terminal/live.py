@@ -12,7 +12,7 @@ from rich.text import Text
 from mlagentbench.environment import Environment
 from mlagentbench.records import Step
 from mlagentbench.runner.run import Watcher
-from mlagentbench.words import duration, last_line, say, told
+from mlagentbench.words import duration, last_line, plain, say, told
 
 SHOWN = 8
 
@@ -23,6 +23,8 @@ def watching() -> Iterator[Watcher]:
     with ExitStack() as stack:
 
         def follow(env: Environment) -> None:
+            for model in env.ledger.models.values():
+                model.on_wait = lambda line: say(plain(line))  # a panel moves down for it
             if sys.stderr.isatty() and not env.spec.interactive:  # a panel would draw over what a person types
                 stack.enter_context(
                     Live(_View(env), console=Console(stderr=True), refresh_per_second=5, transient=True)

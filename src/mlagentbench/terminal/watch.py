@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from mlagentbench.errors import UsageError
 from mlagentbench.runner.batch.survey import Survey, View
 from mlagentbench.terminal.progress import drawing, table
 
@@ -20,6 +21,8 @@ def looks(folder: Path, once: bool) -> Iterator[View]:
     while True:
         started = time.monotonic()
         view = survey.look()
+        if not view.standings:
+            raise UsageError(f"no run lies in {folder}")
         yield view
         if once or not view.going:
             return

@@ -42,7 +42,7 @@ def made(
         found = Task.load(name)
         found.edition(edition)
         if agent != REACT:
-            _check(agent, agent_options or {})
+            _check(agent, agent_options or {}, isolation)
     except UsageError as error:
         raise PrerequisiteError(str(error)) from error
     limits = {key: value for key, value in (("steps", steps), ("hours", hours)) if value is not None}
@@ -67,11 +67,11 @@ def made(
     )
 
 
-def _check(agent: str, options: dict[str, Any]) -> None:
+def _check(agent: str, options: dict[str, Any], isolation: str) -> None:
     kind = agents.load(agent)
     if kind.interactive:
         raise UsageError(f"the agent {agent} needs a person at a terminal")
-    agents.make(kind, 0, options)
+    agents.make(kind, 0, options, isolation)
 
 
 async def _close(state: TaskState) -> None:

@@ -26,13 +26,13 @@ class Traits(Record):
     interactive: bool
 
 
-def traits(who: Contestant) -> Traits:
-    """Of one of ours; a file is anybody's code, and looked at in a process of its own."""
+def traits(who: Contestant, sandbox: str) -> Traits:
+    """Of one of ours in such a sandbox; a file is anybody's code, and looked at in a process of its own."""
     if not who.agent.endswith(".py"):
         kind = agents.load(who.agent)
-        agents.make(kind, 0, who.options)
+        agents.make(kind, 0, who.options, sandbox)
         return Traits(needs_model=kind.needs_model, interactive=kind.interactive)
-    command = _command("traits")
+    command = _command("traits", sandbox)
     try:
         done = subprocess.run(
             command, input=who.model_dump_json(), capture_output=True, text=True, timeout=PATIENCE, check=False

@@ -17,12 +17,12 @@ from mlagentbench.runner.setup import set_up_again
 from mlagentbench.runner.start import proceed
 
 
-def tell() -> None:
+def tell(sandbox: str) -> None:
     """The traits of an agent."""
     who = Contestant.model_validate_json(sys.stdin.read())
     with redirect_stdout(sys.stderr):
         kind = agents.load(who.agent)
-        agents.make(kind, 0, who.options)
+        agents.make(kind, 0, who.options, sandbox)
     found = Traits(needs_model=kind.needs_model, interactive=kind.interactive)
     print(found.model_dump_json(), end="", flush=True)
 
@@ -50,7 +50,7 @@ def main(parent: str, what: str, *words: str) -> int:
     if os.getppid() != int(parent):
         return FAULT  # who died before it could be arranged that we die, too
     try:
-        tell() if what == "traits" else go_on(Path(words[0]), *words[1:])
+        tell(*words) if what == "traits" else go_on(Path(words[0]), *words[1:])
     except KeyboardInterrupt:
         return STOPPED
     except UsageError as error:

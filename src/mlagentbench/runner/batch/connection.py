@@ -3,6 +3,7 @@
 import logging
 import os
 import secrets
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -18,6 +19,7 @@ from mlagentbench.words import say
 
 # Nothing is told to Ray's makers, and CUDA_VISIBLE_DEVICES is left alone where a run has no GPU.
 SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+REACH = 5  # seconds for a node to take a connection
 STORE = 512 << 20  # bytes of shared memory for what is on its way
 
 
@@ -41,6 +43,7 @@ def connected(address: str = "") -> Iterator[None]:
         os.environ.setdefault(name, value)
     if address.startswith("ray://"):
         raise UsageError("start the batch on a node of the cluster, and not through ray://; docs/scale.md tells how")
+    _reach(address)
     try:
         import ray
     except ImportError as error:
@@ -54,6 +57,17 @@ def connected(address: str = "") -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def _reach(address: str) -> None:
+    """Try the port of HOST:PORT: where nobody listens, Ray itself would wait for minutes."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=REACH).close()
+    except (OSError, OverflowError) as error:
+        raise UsageError(f"no Ray cluster answers at {address}: {error}") from error
 
 
 def _secret() -> dict[str, str]:

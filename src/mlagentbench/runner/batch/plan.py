@@ -100,7 +100,7 @@ class Plan(Record):
     def _contestants(self, agent: AgentPlan) -> Iterator[Contestant]:
         file = Path(agent.name).absolute() if agent.name.endswith(".py") else None
         who = Contestant(agent=str(file or agent.name), options=agent.options)
-        kind = traits(who)
+        kind = traits(who, self.sandbox)
         if kind.interactive:
             raise UsageError(f"the agent {agent.name} needs a person, and cannot work in a batch")
         if not kind.needs_model:

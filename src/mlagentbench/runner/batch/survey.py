@@ -98,6 +98,8 @@ class Survey:
         standings = tuple(follower.look(self._index) for follower in self._followers.values())
         if self._jobs:
             self._index.write()
+        else:  # whoever planned them, they are all there is
+            standings = tuple(each.but(planned=True) for each in standings)
         going = self.folder.going if self._jobs else any(each.state == "running" for each in standings)
         return View(going=going, budget=self.budget, standings=standings)
 
