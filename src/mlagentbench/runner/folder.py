@@ -64,6 +64,14 @@ class RunFolder:
             (self.path / STOP).unlink(missing_ok=True)  # it was meant for an earlier holder
             yield
 
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Hold the folder together with others who only look at the run: nobody goes on with it meanwhile."""
+        with (self.path / "run.lock").open("a") as file:
+            if not acquired(file, shared=True):
+                raise UsageError(f"a run is going on in {self.path}")
+            yield
+
     def require_own(self, deed: str) -> None:
         """Refuse what makes sense for runs of this program only."""
         if self.spec.imported:
