@@ -30,7 +30,7 @@ LAYERS = [
     {"runtimes", "preparation"},
     {"task"},
     {"versions"},
-    {"discovery", "home", "hardware", "hashing", "journal", "locks", "stopping", "words"},
+    {"discovery", "home", "hardware", "hashing", "journal", "locks", "stopping", "streams", "words"},
     {"records"},
     {"errors"},
 ]

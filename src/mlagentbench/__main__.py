@@ -1,5 +1,19 @@
-"""python -m mlagentbench."""
+"""python -m mlagentbench, and the command mlagentbench."""
 
-from mlagentbench.cli import main
+import sys
 
-main()
+
+def main() -> None:
+    """The command line, in a process of its own; Ctrl-C is no traceback, however early it comes."""
+    try:
+        from mlagentbench import streams
+
+        streams.settle()
+        from mlagentbench.cli import main as command_line
+    except KeyboardInterrupt:
+        sys.exit(130)
+    command_line()
+
+
+if __name__ == "__main__":
+    main()

@@ -8,12 +8,13 @@ from typing import IO
 PATIENCE = 0.5  # seconds: a dying holder, or one who only looks whether it is held, is gone by then
 
 
-def acquired(file: IO[str]) -> bool:
-    """Hold an open file alone until it is closed, if nobody else does."""
+def acquired(file: IO[str], shared: bool = False) -> bool:
+    """Hold an open file until it is closed, if nobody else does: alone, or together with others who share it."""
+    way = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, way | fcntl.LOCK_NB)
             return True
         except BlockingIOError:
             if time.monotonic() > deadline:

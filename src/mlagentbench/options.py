@@ -1,6 +1,7 @@
 """Options that several commands share, and how they print."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,4 +37,9 @@ def agent_options(given: list[str] | None) -> dict[str, Any]:
 
 def print_json(value: Any) -> None:
     """For programs."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:  # escapes of our own would be no JSON
+        text = json.dumps(value, indent=2)
+    print(text)

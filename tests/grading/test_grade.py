@@ -10,6 +10,7 @@ import pytest
 from mlagentbench.environment import Environment
 from mlagentbench.errors import TaskFault
 from mlagentbench.grading.grade import Grade, grade
+from mlagentbench.home import home
 from mlagentbench.records import Call, Result
 from mlagentbench.runner.setup import set_up
 
@@ -118,6 +119,20 @@ def test_the_grader_sees_no_secrets_and_its_words_are_no_answer(
     monkeypatch.setenv("OPENAI_API_KEY", "s3cret")
     body = "import os\n    print('{\"score\": 99}')\n    return float('s3cret' in str(os.environ))\n"
     assert graded(PLAIN + body).score == 0.0
+
+
+@pytest.mark.parametrize("variable", ["MLAGENTBENCH_HOME", "XDG_CACHE_HOME"])
+def test_the_grader_finds_the_cache_wherever_the_harness_does(
+    graded: Callable[..., Grade], variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = home()
+    (tmp_path / "mlagentbench").symlink_to(cache)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLAGENTBENCH_HOME", raising=False)
+    monkeypatch.setenv(variable, "mlagentbench" if variable == "MLAGENTBENCH_HOME" else str(tmp_path))
+    body = f"from mlagentbench.home import home\n    return float(home().samefile({str(cache)!r}))\n"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert graded(PLAIN + body).score == 1.0
 
 
 def test_a_workspace_does_not_reach_the_grader_s_imports(graded: Callable[..., Grade]) -> None:

@@ -2,6 +2,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -189,6 +190,42 @@ def test_grades_go_when_the_run_goes_on_from_an_earlier_step(played: Callable[..
     grade_steps([run], lambda line: None)
     RunFolder(run.folder.path).rewind(2)
     assert step_grades(run) == ()
+
+
+def test_what_was_graded_while_somebody_went_on_with_the_run_is_not_kept(
+    played: Callable[..., list[Run]], setup: Setup, tmp_path: Path
+) -> None:
+    done, changed = played((rows(4), rows(1)), (rows(4), rows(1)))
+    source = setup.task.folder / "grade.py"
+    wait = f"while not Path({str(tmp_path / 'go')!r}).exists(): pass\n"
+    source.write_text(source.read_text().replace("rows = [", f"{wait}    rows = ["))
+    settings = setup.task.folder / "task.toml"
+    settings.write_text(settings.read_text().replace("grading_minutes = 0.05", "grading_minutes = 1"))
+    with ThreadPoolExecutor() as pool:
+        grading = pool.submit(grade_steps, [done, changed], lambda line: None)
+        try:
+            while "graded" not in (tmp_path / "count").read_text():
+                assert not grading.done()
+            with changed.folder.lock():
+                changed.folder.rewind(2)
+        finally:
+            (tmp_path / "go").touch()
+        faults = grading.result()
+    assert faults == ["1: somebody went on with it while it was graded; grade it again"]
+    assert [grade.score for grade in step_grades(done, own=False)] == [None, 4, 4, 1, 1]
+    assert step_grades(changed, own=False) == ()
+
+
+def test_a_run_that_goes_on_just_now_is_graded_later(played: Callable[..., list[Run]]) -> None:
+    one, other = played((rows(4),), (rows(4),))
+    with one.folder.lock():
+        assert grade_steps([one, other], lambda line: None) == [
+            f"0: a run is going on in {one.folder.path}; grade it when that has ended"
+        ]
+    assert step_grades(one) == () and scores(other)[1:] == [4, 4]
+    with one.folder.still(), one.folder.still():
+        assert grade_steps([one], lambda line: None) == []
+    assert scores(one)[1:] == [4, 4]
 
 
 def test_grades_by_another_grader_are_not_taken_for_the_run_s_own(

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from parrot import Parrot
 
 from mlagentbench.environment import Environment
-from mlagentbench.errors import UsageError
-from mlagentbench.records import Call, Result, Step
+from mlagentbench.errors import Fault, UsageError
+from mlagentbench.records import Call, Message, Result, Step
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.setup import Setup
 from mlagentbench.runner.start import proceed
@@ -130,6 +131,75 @@ def test_resuming_from_a_step_forgets_what_came_later_and_keeps_the_old_result(
     for wrong in (-1, 2):
         with pytest.raises(UsageError, match="--from-step must be from 0 to 1"):
             folder.rewind(wrong)
+
+
+KILLED = """
+import os, shutil, signal, sys
+from itertools import count
+from pathlib import Path
+
+from mlagentbench.runner.folder import RunFolder
+
+def follow(frame, event, argument):
+    global left
+    if frame.f_code.co_name not in ("rewind", "set_aside", "cut", "forget_after"):
+        return None
+    left -= event == "line"
+    if not left:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return follow
+
+run = Path(sys.argv[1])
+for left in count(1):
+    copy = run.with_name(f"killed-{left}")
+    shutil.copytree(run, copy)
+    folder = RunFolder(copy)
+    child = os.fork()
+    if not child:
+        sys.settrace(follow)
+        folder.rewind(2)
+        os._exit(0)
+    if os.waitpid(child, 0)[1] == 0:
+        break
+    files = [path.read_bytes() for path in folder.path.glob("**/*.jsonl")]
+    now = [(folder.path / "result.json").exists(), *files]
+    if left > 1 and now == before:
+        shutil.rmtree(copy)
+    before = now
+"""
+
+
+def test_a_kill_anywhere_in_going_back_leaves_a_whole_result_or_a_run_that_goes_on(play: Play, tmp_path: Path) -> None:
+    def chat(env: Environment) -> None:
+        for number in range(4):
+            said = env.ask([Message(role="user", text=f"{number}?")]).text
+            env.step(Call(action="Write File", args={"file_name": "a", "content": said}))
+
+    words = ["one", "two", "three", "four"]
+    done = play(chat, models={"main": Parrot(words)})
+    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "run")], check=True)
+    states = set()
+    for copy in sorted(tmp_path.glob("killed-*")):
+        folder = RunFolder(copy)
+        steps, last = len(folder.steps()), max(line.step for line in folder.store().lines())
+        states.add((folder.result is None, steps, last, len(list(folder.calls()))))
+        if folder.result:
+            assert folder.claims(4) == {name: getattr(done, name) for name in folder.claims(4)}
+        else:
+            result = play(chat, name=copy.name, models={"main": Parrot(words)})
+            assert (result.ending, result.steps, result.snapshot) == ("stopped", 4, done.snapshot), copy
+    assert {(False, 4, 4, 4), (True, 4, 4, 4), (True, 2, 4, 4), (True, 2, 2, 4), (True, 2, 2, 2)} == states
+
+
+def test_a_record_that_is_damaged_is_left_as_it_was(play: Play, tmp_path: Path) -> None:
+    play(act("1", "2", "3", "4"))
+    manifest = tmp_path / "run" / "snapshots" / "manifest.jsonl"
+    lines = manifest.read_bytes().splitlines(keepends=True)
+    manifest.write_bytes(b"".join([*lines[:3], b"?\n", *lines[4:]]))
+    folder = RunFolder(tmp_path / "run")
+    with pytest.raises(Fault, match="line 4 is damaged"):
+        folder.rewind(2)
+    assert folder.result and len(folder.steps()) == 4
 
 
 def test_a_finished_run_is_not_resumed_by_accident(toy: Path, tmp_path: Path, cli: Cli) -> None:

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from mlagentbench.errors import InvalidSubmission, TaskFault
 from mlagentbench.grading import history
-from mlagentbench.home import scratch
+from mlagentbench.home import home, scratch
 from mlagentbench.preparation.prepare import Prepared
 from mlagentbench.records import Record, Step
 from mlagentbench.sandbox.base import Sandbox
@@ -159,8 +159,9 @@ def _await(child: "subprocess.Popen[bytes]", seconds: float, stopping: Stopping)
 
 def environment(task: Task, sandbox: Sandbox) -> Iterator[tuple[str, str]]:
     """The few variables that a grader may see; tokens are not among them."""
-    names = ("PATH", "HOME", "MLAGENTBENCH_HOME", *sandbox.needs)
+    names = ("PATH", "HOME", *sandbox.needs)
     yield from ((name, os.environ[name]) for name in names if name in os.environ)
+    yield "MLAGENTBENCH_HOME", str(home())  # which other variables, or the folder that we are in, may have decided
     yield "LANG", "C.UTF-8"
     yield "PYTHONPATH", str(PACKAGE)
     yield "PYTHONDONTWRITEBYTECODE", "1"

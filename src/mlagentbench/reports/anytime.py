@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from mlagentbench.errors import Fault
+from mlagentbench.errors import Fault, UsageError
 from mlagentbench.grading.many import Graders, graders
 from mlagentbench.grading.verdict import judge
 from mlagentbench.journal import Journal
@@ -87,13 +87,16 @@ def _best(points: Sequence[Point], over: str, place: float) -> float:
     return reached[-1] or 0.0 if reached else 0.0
 
 
+Mark = tuple[int, ...]
+
+
 @dataclass
 class Ungraded:
     """One submission, and every step of every run that left it."""
 
     store: Store
     step: int
-    steps: list[tuple[Run, int]] = field(default_factory=list)
+    steps: list[tuple[Run, int, Mark]] = field(default_factory=list)
 
 
 def grade_steps(runs: Sequence[Run], say: Say) -> list[str]:
@@ -121,12 +124,22 @@ def _ungraded(runs: Sequence[Run], setup: Setup, say: Say) -> dict[str, Ungraded
         if differing := changed(run.spec, setup):
             words = f"the {' and '.join(differing)} changed since {run.name} began"
             say(f"note: {words}; these are not the scores that it would have had")
+        mark = _mark(run)
         store = run.folder.store(setup.data, writable=False)
         done = {grade.step: grade.key for grade in _lines(run)}
         for step, key in enumerate(_keys(run, store, setup)):
             if done.get(step) != key:
-                found.setdefault(key, Ungraded(store, step)).steps.append((run, step))
+                found.setdefault(key, Ungraded(store, step)).steps.append((run, step, mark))
     return found
+
+
+def _mark(run: Run) -> Mark:
+    """What is another once anybody has gone on with the run, or done some of it over."""
+    manifest = run.folder.path / "snapshots" / "manifest.jsonl"
+    if not manifest.exists():
+        return ()
+    found = manifest.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _keys(run: Run, store: Store, setup: Setup) -> Iterator[str]:
@@ -166,9 +179,22 @@ def _grade(grader: Graders, key: str, ungraded: Ungraded, faults: list[str]) -> 
     try:
         found = grader.grade(ungraded.store, ungraded.step)
     except Fault as fault:
-        run, step = ungraded.steps[0]
+        run, step, _ = ungraded.steps[0]
         faults.append(f"{run.name}, step {step}: {fault}")
         return
-    for run, step in ungraded.steps:
+    for run, step, mark in ungraded.steps:
         grade = StepGrade(step=step, score=found.score, invalid=found.invalid, key=key)
-        Journal(run.folder.path / GRADES).append(grade.model_dump_json())
+        if trouble := _keep(run, grade, mark):
+            faults.extend({trouble}.difference(faults))
+
+
+def _keep(run: Run, grade: StepGrade, mark: Mark) -> str:
+    """Write a grade down, unless it may be of a history that is no more; why, if so."""
+    try:
+        with run.folder.still():
+            if _mark(run) != mark:
+                return f"{run.name}: somebody went on with it while it was graded; grade it again"
+            Journal(run.folder.path / GRADES).append(grade.model_dump_json())
+    except UsageError as error:
+        return f"{run.name}: {error}; grade it when that has ended"
+    return ""

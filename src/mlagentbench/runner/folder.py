@@ -64,6 +64,14 @@ class RunFolder:
             (self.path / STOP).unlink(missing_ok=True)  # it was meant for an earlier holder
             yield
 
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Hold the folder together with others who only look at the run: nobody goes on with it meanwhile."""
+        with (self.path / "run.lock").open("a") as file:
+            if not acquired(file, shared=True):
+                raise UsageError(f"a run is going on in {self.path}")
+            yield
+
     def require_own(self, deed: str) -> None:
         """Refuse what makes sense for runs of this program only."""
         if self.spec.imported:
@@ -129,17 +137,20 @@ class RunFolder:
         ends = [end for _, end in self._steps()]
         if step is not None and not 0 <= step <= len(ends):
             raise UsageError(f"--from-step must be from 0 to {len(ends)}, the last step of {self.path}")
-        kept = (end for call, end in self._calls() if step is None or call.step <= step)
-        self.model_calls.cut(max(kept, default=0))
+        said = max((end for call, end in self._calls() if step is None or call.step <= step), default=0)
         step = 0 if anew else len(ends) if step is None else step
-        self.trace.cut(ends[step - 1] if step else 0)
-        if (self.path / "snapshots").is_dir():
-            self.store().rewind(step)
-        (self.path / GRADES).unlink(missing_ok=True)  # of steps that may be done otherwise now
-        forget_after(self.path, step)
+        snapshots = self.store() if (self.path / "snapshots").is_dir() else None
+        for _ in snapshots.lines() if snapshots else ():
+            pass  # what is damaged is refused here, while nothing is changed
         for stray in (*self.path.glob(".run-*"), *self.path.glob("*.part")):  # which somebody left half done who died
             stray.unlink()
-        self.set_aside()
+        self.set_aside()  # first, since a result claims all that follows; a kill from here on leaves a run to resume
+        self.trace.cut(ends[step - 1] if step else 0)
+        if snapshots:
+            snapshots.rewind(step)
+        (self.path / GRADES).unlink(missing_ok=True)  # of steps that may be done otherwise now
+        forget_after(self.path, step)
+        self.model_calls.cut(said)  # last: a step on record whose words are gone could not be replayed
 
     def set_aside(self) -> None:
         """Keep an old result as evidence, and have none."""

@@ -1,0 +1,40 @@
+"""Standard input, output and error of the command line: what befalls them befalls no run."""
+
+import io
+import os
+import sys
+from typing import Any, Literal, TextIO
+
+
+class Aside(io.FileIO):
+    """Words for whoever listens: where nobody does any more, or the disk is full, they are lost, and that is all."""
+
+    def write(self, data: Any, /) -> int:
+        """As much as can be written; what cannot be counts as written."""
+        try:
+            return super().write(data)
+        except OSError:
+            return memoryview(data).nbytes
+
+
+def settle() -> None:
+    """Give the process three streams that can be used: none is closed, and none fails over a letter it cannot write."""
+    _open_closed_ones()
+    sys.stdin = sys.stdin or _opened(0, "r")
+    sys.stdout = sys.stdout or _opened(1, "w")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    buffer = io.BufferedWriter(Aside(2, "w", closefd=False))
+    encoding = sys.stderr.encoding if sys.stderr else "utf-8"
+    sys.stderr = io.TextIOWrapper(buffer, encoding, "backslashreplace", line_buffering=True)
+
+
+def _open_closed_ones() -> None:
+    """A file of a run that got one of these numbers would be written to by whoever complains."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(fd, True)
+    os.close(fd)
+
+
+def _opened(fd: int, mode: Literal["r", "w"]) -> TextIO:
+    return open(fd, mode, encoding="utf-8", closefd=False)

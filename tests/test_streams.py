@@ -1,0 +1,79 @@
+"""The command line goes on whatever becomes of its standard streams."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mlagentbench.runner.folder import RunFolder
+
+Cli = Callable[..., "subprocess.CompletedProcess[str]"]
+TALKER = """
+import sys
+from mlagentbench.agents.base import Agent
+from mlagentbench.records import Call
+
+class Talker(Agent):
+    def run(self, env):
+        for number in range(3):
+            print("x" * 10000, flush=True)
+            sys.stderr.write("hm")
+            sys.stderr.flush()
+            sys.stdout.buffer.write(b"x" * 10000)
+            env.step(Call(action="List Files", args={"dir_path": "."}))
+        env.step(Call(action="Execute Script", args={"script_name": "train.py"}))
+        env.step(Call(action="Final Answer", args={"final_answer": "x"}))
+"""
+
+
+def ended(folder: Path) -> tuple[str, str, float | None]:
+    result = RunFolder(folder).result
+    assert result
+    return result.ending, result.note, result.score
+
+
+@pytest.mark.parametrize("deaf", ["a reader that went away", "a full disk"])
+def test_an_agent_that_talks_does_not_crash_because_nobody_can_hear_it(deaf: str, tmp_path: Path, toy: Path) -> None:
+    (tmp_path / "talker.py").write_text(TALKER)
+    if deaf == "a full disk":
+        stderr = os.open("/dev/full", os.O_WRONLY)
+    else:
+        reader, stderr = os.pipe()
+        os.close(reader)
+    command = [sys.executable, "-m", "mlagentbench", "run", toy, "--agent", tmp_path / "talker.py"]
+    done = subprocess.run([*command, "--out", tmp_path / "run", "--json"], stdout=subprocess.PIPE, stderr=stderr)
+    os.close(stderr)
+    assert ended(tmp_path / "run") == ("submitted", "", 5.0)
+    assert done.returncode == 0 and json.loads(done.stdout)["ending"] == "submitted"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("what", ["run", "batch"])
+def test_a_closed_stream_is_like_one_that_nobody_reads(closed: str, what: str, tmp_path: Path, toy: Path) -> None:
+    words = [str(toy)] if what == "run" else ["--task", str(toy)]
+    command = [sys.executable, "-m", "mlagentbench", what, *words, "--agent", "baseline", "--out", tmp_path / "out"]
+    done = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *command], check=False, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    found = [path.parent for path in (tmp_path / "out").glob("**/result.json")]
+    assert [ended(path) for path in found] == [("submitted", "", 5.0)]
+
+
+def test_a_terminal_that_knows_few_letters_is_shown_escapes(cli: Cli, tmp_path: Path, toy: Path) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = cli("run", toy, "--agent", "baseline", "--out", tmp_path / "r\xf6n", env=environment)
+    assert done.returncode == 0 and "toy (open edition) \\xb7 baseline" in done.stdout, done.stderr
+    told = cli("watch", tmp_path / "r\xf6n", env=environment)
+    assert told.returncode == 0 and "Traceback" not in told.stderr
+    told = cli("verify", tmp_path / "r\xf6n", "--json", env=environment)
+    assert told.returncode == 0 and json.loads(told.stdout)
+
+
+def test_ctrl_c_while_it_still_loads_is_no_traceback(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt\n")
+    before = os.environ.get("PYTHONPATH", "")
+    done = cli("list", env={**os.environ, "PYTHONPATH": f"{tmp_path}:{before}"})
+    assert (done.returncode, done.stderr) == (130, "")
