@@ -145,6 +145,13 @@ def example(name: str, *args: object, cwd: Path) -> str:
 
 
 @pytest.mark.slow
+def test_the_ten_lines_of_the_document_are_the_example() -> None:
+    root = Path(__file__).parents[1]
+    assert (
+        f"```python\n{(root / 'examples' / 'ten_lines.py').read_text()}```" in (root / "docs" / "python.md").read_text()
+    )
+
+
 def test_the_ten_lines_beat_the_starter_of_house_price(tmp_path: Path) -> None:
     assert " True " in example("ten_lines.py", cwd=tmp_path).splitlines()[-1]
 
