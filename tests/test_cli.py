@@ -403,3 +403,9 @@ def test_a_full_disk_is_a_fault_that_loses_nothing(tmp_path: Path, toy: Path) ->
     assert (tmp_path / "code2").read_text() == "0\n", (tmp_path / "err2").read_text()
     assert json.loads((tmp_path / "out2").read_text())["steps"] == 20  # as many as the toy allows
     assert (tmp_path / "trace2").read_bytes().startswith(before)
+
+
+@pytest.mark.parametrize("given", [("--step", "3"), ("--diff",)])
+def test_what_is_asked_of_a_run_is_not_ignored_for_a_task(cli: Cli, toy: Path, given: tuple[str, ...]) -> None:
+    done = cli("show", toy, *given)
+    assert (done.returncode, done.stdout) == (2, "") and "--step and --diff are for runs" in done.stderr

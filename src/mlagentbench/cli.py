@@ -281,6 +281,8 @@ def show(
     from mlagentbench.terminal.showing import show_run, show_task
 
     if what in Task.names() or Path(what, "task.toml").is_file():
+        if step is not None or diff:
+            raise UsageError(f"{what} is a task; --step and --diff are for runs")
         show_task(what, as_json)
     elif Path(what).exists():
         with opened(Path(what)) as place:
