@@ -318,8 +318,10 @@ def doctor(as_json: AsJson = False) -> None:
         print_json([finding.model_dump() for finding in findings])
     else:
         for finding in findings:
-            print(f"{'ok  ' if finding.good else 'FAIL'}  {finding.what}: {finding.detail}")
-    if not all(finding.good for finding in findings):
+            print(
+                f"{'ok  ' if finding.good else 'FAIL' if finding.needed else '-   '}  {finding.what}: {finding.detail}"
+            )
+    if not all(finding.good for finding in findings if finding.needed):
         raise typer.Exit(1)
 
 
