@@ -6,6 +6,7 @@ import sys
 import gymnasium
 
 import mlagentbench.adapters.gym  # noqa: F401 - makes the environments known
+from mlagentbench import UsageError
 
 
 def call(action: str, **args: str) -> str:
@@ -26,4 +27,7 @@ def main(task: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "house-price")
+    try:
+        main(sys.argv[1] if len(sys.argv) > 1 else "house-price")
+    except UsageError as error:
+        sys.exit(str(error))

@@ -4,13 +4,19 @@ import sys
 from pathlib import Path
 
 from mlagentbench.adapters.original.importing import import_logs
+from mlagentbench.errors import UsageError
 from mlagentbench.runner.folder import RunFolder
 
 
 def main() -> None:
     """Import, and print."""
-    logs, out = map(Path, sys.argv[1:3])
-    for result in import_logs([logs], out, say=lambda line: None):
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    try:
+        results = import_logs([Path(sys.argv[1])], Path(sys.argv[2]), say=lambda line: None)
+    except UsageError as error:
+        sys.exit(str(error))
+    for result in results:
         run = RunFolder(Path(result.folder))
         print(f"{run.path.name}: {result.task}, {result.agent} {result.model}, {result.ending}, {result.steps} steps")
         for note in run.spec.imported.notes if run.spec.imported else ():

@@ -6,6 +6,8 @@ import sys
 
 from mcp import Client, StdioServerParameters
 
+from mlagentbench import UsageError, load_task
+
 
 async def main(*args: str) -> None:
     """Start the server, look at what it offers, run the starter, submit."""
@@ -24,4 +26,9 @@ async def main(*args: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*(sys.argv[1:] or ["house-price"])))
+    words = sys.argv[1:] or ["house-price"]
+    try:
+        load_task(words[0])
+    except UsageError as error:
+        sys.exit(str(error))
+    asyncio.run(main(*words))

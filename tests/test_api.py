@@ -145,6 +145,13 @@ def example(name: str, *args: object, cwd: Path) -> str:
 
 
 @pytest.mark.slow
+def test_the_ten_lines_of_the_document_are_the_example() -> None:
+    root = Path(__file__).parents[1]
+    assert (
+        f"```python\n{(root / 'examples' / 'ten_lines.py').read_text()}```" in (root / "docs" / "python.md").read_text()
+    )
+
+
 def test_the_ten_lines_beat_the_starter_of_house_price(tmp_path: Path) -> None:
     assert " True " in example("ten_lines.py", cwd=tmp_path).splitlines()[-1]
 
@@ -191,3 +198,21 @@ def test_the_notebook_in_the_repository_was_executed() -> None:
     cells = json.loads((EXAMPLES / "look_at_a_run.ipynb").read_text())["cells"]
     assert all(cell["execution_count"] for cell in cells if cell["cell_type"] == "code")
     assert "SUCCESS" in json.dumps(cells) and "python:try_rates" in json.dumps(cells)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["import_logs.py"],
+        ["import_logs.py", "nowhere", "out"],
+        ["inspect_eval.py"],
+        ["inspect_eval.py", "nobody"],
+        ["gymnasium_episode.py", "nowhere"],
+        ["mcp_client.py", "nowhere"],
+    ],
+    ids=" ".join,
+)
+def test_an_example_tells_a_person_s_mistake_in_one_line(words: list[str], tmp_path: Path) -> None:
+    path = Path(__file__).parents[1] / "examples" / words[0]
+    done = subprocess.run([sys.executable, path, *words[1:]], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "Error" not in done.stderr, done.stderr

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -403,3 +404,20 @@ def test_a_full_disk_is_a_fault_that_loses_nothing(tmp_path: Path, toy: Path) ->
     assert (tmp_path / "code2").read_text() == "0\n", (tmp_path / "err2").read_text()
     assert json.loads((tmp_path / "out2").read_text())["steps"] == 20  # as many as the toy allows
     assert (tmp_path / "trace2").read_bytes().startswith(before)
+
+
+@pytest.mark.parametrize("given", [("--step", "3"), ("--diff",)])
+def test_what_is_asked_of_a_run_is_not_ignored_for_a_task(cli: Cli, toy: Path, given: tuple[str, ...]) -> None:
+    done = cli("show", toy, *given)
+    assert (done.returncode, done.stdout) == (2, "") and "--step and --diff are for runs" in done.stderr
+
+
+def test_what_nobody_needs_is_neither_ok_nor_a_failure(
+    call: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "podman").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "podman").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    code, out, _ = call("doctor")
+    assert re.search("^-     podman: cannot be used", out, re.MULTILINE)
+    assert code == ("FAIL" in out)

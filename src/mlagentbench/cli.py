@@ -281,6 +281,8 @@ def show(
     from mlagentbench.terminal.showing import show_run, show_task
 
     if what in Task.names() or Path(what, "task.toml").is_file():
+        if step is not None or diff:
+            raise UsageError(f"{what} is a task; --step and --diff are for runs")
         show_task(what, as_json)
     elif Path(what).exists():
         with opened(Path(what)) as place:
@@ -316,8 +318,10 @@ def doctor(as_json: AsJson = False) -> None:
         print_json([finding.model_dump() for finding in findings])
     else:
         for finding in findings:
-            print(f"{'ok  ' if finding.good else 'FAIL'}  {finding.what}: {finding.detail}")
-    if not all(finding.good for finding in findings):
+            print(
+                f"{'ok  ' if finding.good else 'FAIL' if finding.needed else '-   '}  {finding.what}: {finding.detail}"
+            )
+    if not all(finding.good for finding in findings if finding.needed):
         raise typer.Exit(1)
 
 

@@ -126,14 +126,16 @@ def watch(
         show_all(folder, once)
 
 
-def stop(folder: Place) -> None:
+def stop(folder: Place, as_json: AsJson = False) -> None:
     """Ask whoever works on a run or a batch to stop cleanly; resume, or the same batch command, goes on."""
     from mlagentbench.runner.batch.stop import stop as ask
 
     stopped, still = ask(folder)
-    for path in stopped:
+    if as_json:
+        print_json({"stopped": [str(path) for path in stopped], "still": [str(path) for path in still]})
+    for path in () if as_json else stopped:
         print(f"stopped: {path}")
-    for path in still:
+    for path in () if as_json else still:
         print(f"asked, but it is still at something that cannot be cut short: {path}")
     if still:
         raise typer.Exit(1)

@@ -179,6 +179,17 @@ def test_a_budget_that_ends_while_a_run_goes_on_leaves_it_to_be_resumed(
     assert carry_out(**{**keys, "budget": {}}).good
 
 
+def test_what_stop_did_is_told_to_programs_too(
+    toy: Path, tmp_path: Path, agent: Callable[..., str], until: Until, cli: Cli
+) -> None:
+    patient, out = agent("patient", PATIENT.format(go=str(tmp_path / "go"))), tmp_path / "one"
+    command = [sys.executable, "-m", "mlagentbench", "run", str(toy), "--agent", patient, "--out", str(out)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as harness:
+        until(lambda: (out / "outputs" / "step-0002.txt").is_file())
+        assert json.loads(cli("stop", out, "--json").stdout) == {"stopped": [str(out)], "still": []}
+    assert harness.returncode == 130
+
+
 def test_a_folder_without_runs_cannot_be_watched(tmp_path: Path, cli: Cli) -> None:
     for given in ((), ("--json",)):
         done = cli("watch", tmp_path, "--once", *given)

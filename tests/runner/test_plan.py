@@ -1,3 +1,5 @@
+import re
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from mlagentbench.errors import UsageError
 from mlagentbench.records import Contestant
 from mlagentbench.runner.batch.job import Job
-from mlagentbench.runner.batch.plan import Plan, read
+from mlagentbench.runner.batch.plan import BOUNDS, Plan, read
 
 
 @pytest.fixture
@@ -103,11 +105,14 @@ GOOD = 'tasks = ["imdb"]\nagents = ["tuner"]\n'
     [
         ("tasks = [", "not valid TOML"),
         ("agents = ['tuner']", "tasks: field required"),
-        (GOOD + "colour = 'red'", "colour: no such key"),
+        (GOOD + "colour = 'red'", "colour: no such key; there are: tasks, agents, models"),
+        (GOOD + "edit_modle = 'red'", "edit_modle: no such key; did you mean 'edit_model'?"),
+        (GOOD + "steps = 3", "steps: no such key; it belongs below [limits]"),
+        (GOOD + "seeds = 3", "seeds: input should be a list"),
         (GOOD + "[limits]\nsteps = 0", "limits: steps: input should be greater than 0"),
         (GOOD + "[limits]\nfeet = 3", "limits: there is no 'feet'; there are: steps, hours"),
-        (GOOD + "[budget]\neuros = 3", "budget.euros: no such key"),
-        (GOOD + "repetitions = 2\nseeds = [1]", "repetitions and seeds exclude each other"),
+        (GOOD + "[budget]\neuros = 3", "budget.euros: no such key; there are: dollars, hours"),
+        (GOOD + "repetitions = 2\nseeds = [1]", "plan.toml: repetitions and seeds exclude each other"),
         (GOOD + "tries = 0", "tries"),
         (GOOD + "sandbox = 'bag'", "no sandbox 'bag'"),
         (GOOD + "edition = 'pocket'", "has no edition 'pocket'"),
@@ -144,3 +149,12 @@ def test_an_agent_file_that_cannot_be_imported_does_no_harm(tmp_path: Path, code
     (tmp_path / "deadly.py").write_text(code)
     with pytest.raises(UsageError, match=sentence):
         Plan(tasks=("imdb",), agents=[str(tmp_path / "deadly.py")]).jobs()  # type: ignore[arg-type]
+
+
+def test_the_document_tells_of_every_key_and_its_plan_can_be_read() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "scale.md").read_text()
+    table = text.partition("| key |")[2].partition("\n\n")[0]
+    keys = {key for row in table.splitlines()[2:] for key in re.findall(r"`(\w+)`", row.split("|")[1])}
+    assert keys == set(Plan.model_fields)
+    assert all(f"`{bound}`" in table for bound in BOUNDS)
+    Plan.model_validate(tomllib.loads(text.partition("```toml\n")[2].partition("```")[0]))

@@ -21,6 +21,7 @@ class Finding(Record):
     what: str
     good: bool
     detail: str
+    needed: bool = True
 
 
 def examine() -> list[Finding]:
@@ -91,7 +92,7 @@ def _engines() -> list[Finding]:
         if shutil.which(engine):
             works, detail = _tried(built[0], engine) if built else (False, "no runtime is built to try it with")
             detail = f"{detail}; for --sandbox {engine}" if works else f"cannot be used: {detail}"
-            found.append(Finding(what=engine, good=True, detail=detail))
+            found.append(Finding(what=engine, good=works, needed=False, detail=detail))
     return found
 
 

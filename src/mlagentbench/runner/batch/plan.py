@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Iterator
+from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -149,4 +150,19 @@ def read(path: Path | None, given: dict[str, Any]) -> Plan:
         plan = Plan.model_validate({**told, **given})
         return plan.but(agents=tuple(each.but(options={**each.options, **options}) for each in plan.agents))
     except ValidationError as error:
-        raise UsageError(f"{path or 'the plan'}: {explain(error).replace('value error, ', '')}") from error
+        raise UsageError(f"{path or 'the plan'}: {_explained(error)}") from error
+
+
+def _explained(error: ValidationError) -> str:
+    """What is wrong with a plan, in the words of TOML; for a key that does not exist, the one that may be meant."""
+    told = explain(error).replace("value error, ", "").replace("valid tuple", "list").removeprefix("it: ")
+    unknown = [each["loc"] for each in error.errors() if each["type"] == "extra_forbidden"]
+    if not unknown:
+        return told
+    *above, key = map(str, unknown[0])
+    if not above and key in BOUNDS:
+        return f"{told}; it belongs below [limits]"
+    tables: dict[str, type[Record]] = {"budget": Budget, "agents": AgentPlan}
+    known = list(tables.get(above[0] if above else "", Plan).model_fields)
+    near = get_close_matches(key, known, 1, cutoff=0.7)
+    return f"{told}; did you mean {near[0]!r}?" if near else f"{told}; there are: {', '.join(known)}"
