@@ -77,3 +77,42 @@ def test_ctrl_c_while_it_still_loads_is_no_traceback(cli: Cli, tmp_path: Path) -
     before = os.environ.get("PYTHONPATH", "")
     done = cli("list", env={**os.environ, "PYTHONPATH": f"{tmp_path}:{before}"})
     assert (done.returncode, done.stderr) == (130, "")
+
+
+TERMINAL = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+ours, theirs = os.openpty()
+harness = subprocess.Popen(sys.argv[2:], stdin=subprocess.DEVNULL, stderr=theirs)
+os.close(theirs)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
+os.close(ours)
+open(sys.argv[1] + "-gone", "w").close()
+sys.exit(harness.wait())
+"""
+WAITING = """
+import os
+from mlagentbench.agents.base import Agent
+from mlagentbench.records import Call
+
+class Waiting(Agent):
+    def run(self, env):
+        open({mark!r}, "w").close()
+        while not os.path.exists({mark!r} + "-gone"):
+            pass
+        print("is anybody there?")
+        env.step(Call(action="Execute Script", args={{"script_name": "train.py"}}))
+        env.step(Call(action="Final Answer", args={{"final_answer": "x"}}))
+"""
+
+
+@pytest.mark.parametrize("what", ["run", "batch"])
+def test_a_terminal_that_is_closed_takes_nothing_along_but_the_drawing(what: str, tmp_path: Path, toy: Path) -> None:
+    mark = str(tmp_path / "begun")
+    (tmp_path / "waiting.py").write_text(WAITING.format(mark=mark))
+    words = [str(toy)] if what == "run" else ["--task", str(toy)]
+    command = [sys.executable, "-m", "mlagentbench", what, *words, "--agent", tmp_path / "waiting.py", "--json"]
+    shell = [sys.executable, "-c", TERMINAL, mark, *command, "--out", tmp_path / "out"]
+    done = subprocess.run(shell, check=False, stdout=subprocess.PIPE, timeout=60)
+    assert done.returncode == 0 and b'"ending": "submitted"' in done.stdout
