@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -362,6 +363,39 @@ def test_in_a_terminal_the_run_is_drawn_live_and_the_verdict_stays(tmp_path: Pat
     assert harness.returncode == 0, seen
     assert b"Execute Script train.py" in seen and b"so far" in seen and b"left" in seen
     assert seen.rpartition(b"so far")[2].count(b"verdict") == 1
+
+
+def test_a_working_folder_that_is_gone_spoils_no_exit_code(cli: Cli, tmp_path: Path, toy: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    leave = ["sh", "-c", 'cd "$1" && rmdir "$1" && shift && exec "$@"', "sh", str(tmp_path / "gone")]
+    command = [sys.executable, "-m", "mlagentbench", "run", str(toy), "--agent", "baseline"]
+    done = subprocess.run([*leave, *command, "--out", str(tmp_path / "run")], capture_output=True, check=False)
+    assert done.returncode == 0 and f"show {tmp_path / 'run'}".encode() in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("which", ["agent", "task", "out"])
+def test_a_name_that_no_record_can_hold_is_a_mistake(cli: Cli, tmp_path: Path, toy: Path, which: str) -> None:
+    name = os.fsencode(tmp_path) + b"/sl\xf6w"
+    words: dict[str, str | bytes] = {"agent": "baseline", "task": str(toy), "out": str(tmp_path / "out")}
+    words[which] = name + (b".py" if which == "agent" else b"")
+    command = [sys.executable, "-m", "mlagentbench", "run", words["task"], "--agent", words["agent"]]
+    done = subprocess.run([*command, "--out", words["out"]], capture_output=True, check=False)
+    assert done.returncode == 2 and b"sl\\udcf6w" in done.stderr and b"is not UTF-8" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_place_that_no_record_can_hold_is_a_mistake_and_one_that_only_lies_there_works(
+    cli: Cli, tmp_path: Path, toy: Path
+) -> None:
+    place = Path(os.fsdecode(os.fsencode(tmp_path) + b"/sl\xf6w"))
+    place.mkdir()
+    refused = cli("run", toy, "--agent", "baseline", "--out", "run", cwd=place)
+    assert refused.returncode == 2 and "not UTF-8" in refused.stderr and "Traceback" not in refused.stderr
+    assert cli("run", toy, "--agent", "baseline", "--out", tmp_path / "run").returncode == 0
+    shutil.copytree(tmp_path / "run", place / "run")
+    assert cli("verify", "run", cwd=place).returncode == 0
+    again = cli("resume", "run", "--from-step", 0, "--json", cwd=place)
+    assert again.returncode == 0 and json.loads(again.stdout)["score"] == 5.0, again.stderr
 
 
 FILLING = """

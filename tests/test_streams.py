@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mlagentbench.home import home
 from mlagentbench.runner.folder import RunFolder
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -72,8 +73,81 @@ def test_a_terminal_that_knows_few_letters_is_shown_escapes(cli: Cli, tmp_path: 
     assert told.returncode == 0 and json.loads(told.stdout)
 
 
+def test_a_terminal_that_does_not_know_its_width_is_written_to(cli: Cli, toy: Path) -> None:
+    shown = [cli("show", toy, env={**os.environ, "COLUMNS": width}).stdout for width in ("0", "80")]
+    assert shown[0] == shown[1] != ""
+
+
+def test_what_an_agent_prints_is_no_part_of_what_verify_says(cli: Cli, toy: Path, tmp_path: Path) -> None:
+    (tmp_path / "talker.py").write_text(TALKER)
+    assert cli("run", toy, "--agent", tmp_path / "talker.py", "--out", tmp_path / "run").returncode == 0
+    done = cli("verify", "--trust-agent", "--json", tmp_path / "run")
+    assert done.returncode == 0 and all(check["holds"] for check in json.loads(done.stdout))
+
+
+READ_ONLY = """
+mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && shift && exec "$@"
+"""
+
+
+def test_a_cache_that_can_only_be_read_is_found_before_anything_begins(cli: Cli, toy: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    (cache / "runtimes").symlink_to(home() / "runtimes")
+    environment = {**os.environ, "MLAGENTBENCH_HOME": str(cache)}
+    words = ["run", str(toy), "--agent", "baseline", "--out"]
+    assert cli(*words, tmp_path / "before", env=environment).returncode == 0
+    unshare = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
+    read_only = [*unshare, "sh", "-c", READ_ONLY, "sh", str(cache), sys.executable, "-m", "mlagentbench"]
+    for command in ([*words, str(tmp_path / "run")], ["resume", "--from-step", "1", str(tmp_path / "before")]):
+        done = subprocess.run([*read_only, *command], capture_output=True, text=True, check=False, env=environment)
+        assert done.returncode == 2 and f"cannot write to {cache}: Read-only file system" in done.stderr
+    assert not (tmp_path / "run").exists() and ended(tmp_path / "before") == ("submitted", "", 5.0)
+    found = subprocess.run([*read_only, "doctor"], capture_output=True, text=True, check=False, env=environment)
+    assert found.returncode == 1 and f"FAIL  cache: cannot write to {cache}" in found.stdout, found.stderr
+
+
 def test_ctrl_c_while_it_still_loads_is_no_traceback(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "typer.py").write_text("raise KeyboardInterrupt\n")
     before = os.environ.get("PYTHONPATH", "")
     done = cli("list", env={**os.environ, "PYTHONPATH": f"{tmp_path}:{before}"})
     assert (done.returncode, done.stderr) == (130, "")
+
+
+TERMINAL = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+ours, theirs = os.openpty()
+harness = subprocess.Popen(sys.argv[2:], stdin=subprocess.DEVNULL, stderr=theirs)
+os.close(theirs)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
+os.close(ours)
+open(sys.argv[1] + "-gone", "w").close()
+sys.exit(harness.wait())
+"""
+WAITING = """
+import os
+from mlagentbench.agents.base import Agent
+from mlagentbench.records import Call
+
+class Waiting(Agent):
+    def run(self, env):
+        open({mark!r}, "w").close()
+        while not os.path.exists({mark!r} + "-gone"):
+            pass
+        print("is anybody there?")
+        env.step(Call(action="Execute Script", args={{"script_name": "train.py"}}))
+        env.step(Call(action="Final Answer", args={{"final_answer": "x"}}))
+"""
+
+
+@pytest.mark.parametrize("what", ["run", "batch"])
+def test_a_terminal_that_is_closed_takes_nothing_along_but_the_drawing(what: str, tmp_path: Path, toy: Path) -> None:
+    mark = str(tmp_path / "begun")
+    (tmp_path / "waiting.py").write_text(WAITING.format(mark=mark))
+    words = [str(toy)] if what == "run" else ["--task", str(toy)]
+    command = [sys.executable, "-m", "mlagentbench", what, *words, "--agent", tmp_path / "waiting.py", "--json"]
+    shell = [sys.executable, "-c", TERMINAL, mark, *command, "--out", tmp_path / "out"]
+    done = subprocess.run(shell, check=False, stdout=subprocess.PIPE, timeout=60)
+    assert done.returncode == 0 and b'"ending": "submitted"' in done.stdout

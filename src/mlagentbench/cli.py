@@ -10,6 +10,7 @@ import typer
 
 from mlagentbench import auditing, bridges, many, reporting
 from mlagentbench.errors import Fault, UsageError
+from mlagentbench.journal import printable
 from mlagentbench.options import (
     AgentName,
     AgentOptions,
@@ -37,6 +38,7 @@ app = typer.Typer(
 def main() -> None:
     """Run a command; a person's mistake is one line, never a traceback."""
     try:
+        _require_utf8(sys.argv[1:])
         sys.exit(app(sys.argv[1:] or ["--help"], standalone_mode=False))
     except typer.Abort:
         sys.exit(130)
@@ -48,6 +50,13 @@ def main() -> None:
         if not hasattr(error, "format_message"):
             raise
         _complain(error.format_message(), 2)  # one of typer's own, whose class it does not export
+
+
+def _require_utf8(words: list[str]) -> None:
+    """Names go into records, which are UTF-8."""
+    for word in words:
+        if word != printable(word):
+            raise UsageError(f"{printable(word)} is not UTF-8: rename it")
 
 
 def _complain(message: str, code: int) -> NoReturn:

@@ -57,6 +57,17 @@ def scratch() -> Iterator[Path]:
         held.close()
 
 
+def require_writable() -> None:
+    """Refuse a cache that can only be read, before anything begins that would fail over it."""
+    try:
+        with scratch():
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"cannot write to {home()}: {error.strerror}; set MLAGENTBENCH_HOME to a folder of yours"
+        ) from error
+
+
 def _sweep(mark: Path) -> None:
     """Remove a folder that nobody holds: the kernel lets go of what the dead held, whatever machine they were on."""
     with suppress(OSError), mark.open("w") as file:

@@ -20,6 +20,8 @@ class Aside(io.FileIO):
 def settle() -> None:
     """Give the process three streams that can be used: none is closed, and none fails over a letter it cannot write."""
     _open_closed_ones()
+    if os.environ.get("COLUMNS", "").strip("0") == "":
+        os.environ.pop("COLUMNS", None)  # a terminal of no width is one that does not know its own
     sys.stdin = sys.stdin or _opened(0, "r")
     sys.stdout = sys.stdout or _opened(1, "w")
     if isinstance(sys.stdout, io.TextIOWrapper):

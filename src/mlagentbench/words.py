@@ -41,8 +41,9 @@ def command(what: str, folder: str) -> str:
     """A command that can be typed here and now."""
     typed = Path(sys.argv[0])
     at_hand = shutil.which("mlagentbench") or typed.name != "mlagentbench"
-    path = Path(folder)
-    near = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    near = Path(folder)
+    with suppress(FileNotFoundError, ValueError):  # the working folder may be gone, or elsewhere
+        near = near.relative_to(Path.cwd())
     return f"{'mlagentbench' if at_hand else typed} {what} {near}"
 
 

@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +23,20 @@ from mlagentbench.runner.setup import Setup
 from mlagentbench.runner.start import start
 
 Files = dict[str, bytes]
+SLOWLY = """
+import sys
+from pathlib import Path
+from mlagentbench.reports.bundle import export
+from mlagentbench.runner.folder import RunFolder
+
+def hear(event, words):
+    if event == "open" and str(words[0]).endswith("big.txt") and list(target.parent.glob("x.zip.*part")):
+        open(sys.argv[3]).read()
+
+target = Path(sys.argv[2])
+sys.addaudithook(hear)
+export(RunFolder(Path(sys.argv[1])), target)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -162,6 +178,20 @@ def test_an_unfinished_run_and_a_file_that_is_there_are_refused(run, bundle):
     with pytest.raises(UsageError, match="not finished"):
         export(run, bundle.with_name("other.zip"))
     assert not bundle.with_name("other.zip").exists()
+
+
+def test_of_two_exports_to_one_file_the_slower_is_refused_and_spoils_nothing(run, tmp_path):
+    quicker, big = tmp_path / "x.zip", run.path / "outputs" / "big.txt"
+    os.mkfifo(tmp_path / "pipe")
+    big.write_bytes(b"x" * (1 << 22))
+    command = [sys.executable, "-c", SLOWLY, run.path, quicker, tmp_path / "pipe"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as slower:
+        with (tmp_path / "pipe").open("w"):  # it is in the midst of writing now
+            export(run, quicker)
+            content = quicker.read_bytes()
+        said = slower.communicate()[1]
+    assert slower.returncode != 0 and f"{quicker} is there already" in said
+    assert quicker.read_bytes() == content and [path.name for path in tmp_path.glob("x.zip*")] == ["x.zip"]
 
 
 def test_a_key_of_this_machine_never_leaves_with_a_run(run, tmp_path, monkeypatch):

@@ -1,3 +1,5 @@
+import subprocess
+import sys
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -205,6 +207,40 @@ def test_a_folder_with_anything_in_it_is_refused(setup: Setup, tmp_path: Path) -
         start(setup, "nothing", tmp_path / "taken" / "file")
     with pytest.raises(UsageError, match=r"cannot make a run in .*: Not a directory"):
         start(setup, "nothing", tmp_path / "taken" / "file" / "below")
+
+
+FULL = """
+import os, resource, signal, sys
+from pathlib import Path
+from mlagentbench.errors import UsageError
+from mlagentbench.runner.folder import RunFolder
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+spec, folder, agent = RunFolder(Path(sys.argv[1])).spec, Path(sys.argv[2]), Path(sys.argv[3])
+for most in (0, 100, agent.stat().st_size):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+    try:
+        RunFolder.create(folder, spec, agent)
+    except UsageError as error:
+        print(error)
+    print(os.listdir(folder))
+"""
+
+
+def test_a_beginning_that_fails_leaves_an_empty_folder(play: Play, setup: Setup, tmp_path: Path) -> None:
+    play(lambda env: None)
+    agent = tmp_path / "agent.py"
+    agent.write_text("# by nobody\n" * 20)
+    command = [sys.executable, "-c", FULL, tmp_path / "run", tmp_path / "new", agent]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == f"cannot make a run in {tmp_path / 'new'}: File too large\n[]\n" * 3
+    assert start(setup, "baseline", tmp_path / "new").score == 5.0
+    with pytest.raises(UsageError, match=f"choose another --out, or continue with: resume {tmp_path / 'new'}$"):
+        start(setup, "baseline", tmp_path / "new")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "agent.py").touch()
+    with pytest.raises(UsageError, match=r"choose another --out$"):
+        start(setup, "baseline", tmp_path / "full")
 
 
 def test_two_runs_at_once_in_one_folder_are_refused(play: Play, tmp_path: Path, setup: Setup) -> None:

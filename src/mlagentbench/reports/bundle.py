@@ -1,5 +1,6 @@
 """One run as one file, that holds all that is needed to look at it and to verify it elsewhere."""
 
+import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -143,7 +144,7 @@ def _runtime(folder: RunFolder) -> tuple[str, ...]:
 
 
 def _write(contents: Contents, files: Mapping[str, Path], target: Path) -> None:
-    partial = target.with_name(f"{target.name}.part")
+    partial = target.with_name(f"{target.name}.{os.getpid()}.part")  # two exports do not write into one
     try:
         with ZipFile(partial, "w", ZIP_STORED) as bundle:
             bundle.writestr(_entry(CONTENTS), contents.model_dump_json(indent=1))
@@ -152,7 +153,9 @@ def _write(contents: Contents, files: Mapping[str, Path], target: Path) -> None:
                     shutil.copyfileobj(source, sink, 1 << 20)
                 if file_hash(files[name]) != expected:
                     raise Fault(f"{files[name]} changed while it was exported")
-        partial.rename(target)
+        os.link(partial, target)
+    except FileExistsError:
+        raise UsageError(f"{target} is there already; remove it, or name another file with -o") from None
     except OSError as error:
         raise UsageError(f"cannot write {target}: {error.strerror or error}") from error
     finally:

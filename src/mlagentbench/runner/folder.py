@@ -1,7 +1,6 @@
 """A run on disk: run.json, trace.jsonl, snapshots/, outputs/, result.json. All else can be made again from it."""
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -38,19 +37,17 @@ class RunFolder:
     def create(cls, path: Path, spec: RunSpec, agent_file: Path | None = None) -> "RunFolder":
         """A new run; a folder that holds anything is refused."""
         try:
+            str(path.absolute()).encode()
+            text = spec.model_dump_json(indent=2).encode()
+        except ValueError as error:
+            raise UsageError(f"no record can be kept of a name that is not UTF-8: {error}") from error
+        try:
             path.mkdir(parents=True, exist_ok=True)
             if any(path.iterdir()):
-                raise UsageError(f"{path} is not empty; choose another --out, or continue with: resume {path}")
-            if agent_file:
-                shutil.copyfile(agent_file, path / "agent.py")
-            whole = path / f".run-{os.getpid()}.json"
-            whole.write_text(spec.model_dump_json(indent=2))
-            try:
-                os.link(whole, path / "run.json")  # fails if another run was quicker
-            except FileExistsError:
-                raise UsageError(f"another run has just begun in {path}") from None
-            finally:
-                whole.unlink()
+                begun = f", or continue with: resume {path}" if (path / "run.json").is_file() else ""
+                raise UsageError(f"{path} is not empty; choose another --out{begun}")
+            agent = {"agent.py": agent_file.read_bytes()} if agent_file else {}
+            _place(path, {**agent, "run.json": text})  # last, since with it the folder is a run
         except OSError as error:
             raise UsageError(f"cannot make a run in {path}: {error.strerror}") from error
         return cls(path)
@@ -184,6 +181,27 @@ class RunFolder:
             "trace": _hash(self.trace.path),
             "calls": _hash(self.model_calls.path),
         }
+
+
+def _place(folder: Path, contents: dict[str, bytes]) -> None:
+    """Put files into a folder that has none of them: all, or on a full disk none."""
+    parts = {name: folder / f".run-{os.getpid()}-{name}" for name in contents}
+    placed: list[Path] = []
+    try:
+        for name, part in parts.items():
+            part.write_bytes(contents[name])
+        for name, part in parts.items():
+            os.link(part, folder / name)  # fails if another was quicker
+            placed.append(folder / name)
+    except BaseException as error:
+        for path in placed:
+            path.unlink()
+        if isinstance(error, FileExistsError):
+            raise UsageError(f"another run has just begun in {folder}") from None
+        raise
+    finally:
+        for part in parts.values():
+            part.unlink(missing_ok=True)
 
 
 def _read(path: Path, kind: type[Kind], known: int = 0) -> Kind:

@@ -1,6 +1,8 @@
 """Lets an agent go through its own record again, with nothing else to go by: does it come to the same steps?"""
 
 import shutil
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 from mlagentbench.agents import base as agents
@@ -41,6 +43,11 @@ class Past(Environment):
 
 def replay(folder: RunFolder, setup: Setup) -> str:
     """What is different when the agent does it again; nothing, if it comes to the same steps."""
+    with redirect_stdout(sys.stderr):  # what an agent prints is no result
+        return _difference(folder, setup)
+
+
+def _difference(folder: RunFolder, setup: Setup) -> str:
     spec = folder.spec
     agent = agents.make(agents.load(str(folder.agent_file or spec.agent)), spec.seed, spec.options)
     agent.models = dict.fromkeys(spec.roles, Mute())

@@ -8,6 +8,7 @@ from pathlib import Path
 import mlagentbench
 from mlagentbench.errors import UsageError
 from mlagentbench.hardware import hardware
+from mlagentbench.home import require_writable
 from mlagentbench.preparation.download import Say
 from mlagentbench.preparation.prepare import Prepared, lookup, prepared
 from mlagentbench.records import Baseline, Contestant, Hashes, Limits, RunSpec
@@ -68,6 +69,7 @@ def set_up(
     """Make ready whatever is missing, once."""
     loaded = Task.load(task)
     loaded.edition(edition)
+    require_writable()
     granted(gpu)
     isolated = sandbox(isolation, gpu)
     if ledger:
@@ -82,6 +84,7 @@ def set_up_again(spec: RunSpec, say: Say) -> Setup:
     if spec.imported and not spec.hashes.data:
         raise UsageError("it was imported without a grade: import its log again with --grade EDITION")
     task = Task.load(spec.task)
+    require_writable()
     isolated = sandbox("bwrap" if spec.imported else spec.sandbox, spec.gpu)
     data, runtime = _same_data(task, spec, say), ensure(task.config.runtime, say)
     return Setup(task, spec.edition, data, runtime, isolated, spec.baseline, spec.ledger)

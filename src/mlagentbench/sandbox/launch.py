@@ -31,7 +31,7 @@ def _checked(result: int, doing: str) -> None:
 
 
 def _mount(source: str, target: str, kind: str | None, flags: int) -> None:
-    outcome = _libc.mount(source.encode(), target.encode(), kind.encode() if kind else None, flags, None)
+    outcome = _libc.mount(os.fsencode(source), os.fsencode(target), kind.encode() if kind else None, flags, None)
     _checked(outcome, f"cannot mount {source} on {target}")
 
 

@@ -6,7 +6,7 @@ import subprocess
 
 from mlagentbench.errors import BenchError
 from mlagentbench.hardware import hardware
-from mlagentbench.home import home, scratch
+from mlagentbench.home import home, require_writable, scratch
 from mlagentbench.records import Record
 from mlagentbench.runtimes.base import Runtime, names, runtime
 from mlagentbench.sandbox.base import Box
@@ -98,19 +98,23 @@ def _engines() -> list[Finding]:
 
 def _tried(with_: Runtime, isolation: str) -> tuple[bool, str]:
     """Whether a command works in a sandbox, and how quickly, or why not."""
-    with scratch() as folder, Output() as output:
-        owner = unprivileged_user("doctor")
-        if owner:
-            os.chown(folder, owner, owner)
-        try:
+    try:
+        with scratch() as folder, Output() as output:
+            owner = unprivileged_user("doctor")
+            if owner:
+                os.chown(folder, owner, owner)
             command = ["python", "-c", "import numpy; print(numpy.__version__)"]
             done = sandbox(isolation).run(command, Box(folder, with_, owner=owner), 60, output)
-        except BenchError as error:
-            return False, str(error)
+    except (BenchError, OSError) as error:
+        return False, str(error)
     works = done.exit_code == 0
     return works, f"works inside the sandbox ({done.seconds:.2f} s)" if works else output.text[-300:]
 
 
 def _space() -> Finding:
+    try:
+        require_writable()
+    except BenchError as error:
+        return Finding(what="cache", good=False, detail=str(error))
     free = shutil.disk_usage(home()).free / 1e9
     return Finding(what="cache", good=free > 2, detail=f"{home()}, {free:.0f} GB free")

@@ -92,7 +92,7 @@ class BatchFolder:
         """Whole or not at all."""
         whole = self.path / "batch.json.part"
         try:
-            whole.write_text(record.model_dump_json(indent=1))
+            whole.write_text(record.model_dump_json(indent=1), encoding="utf-8")
             whole.rename(self.path / "batch.json")
         except OSError as error:
             with suppress(OSError):
