@@ -58,7 +58,7 @@ prove: .venv/installed bubblewrap prepare  ## run floor, baseline, tuner and ref
 audit: .venv/installed bubblewrap prepare  ## let scripted cheaters loose on every task, print what they gained
 	@$(BIN)/mlagentbench audit
 
-soak: .venv/installed bubblewrap  ## kill, starve and mislead 2,000 runs, check that nothing is lost or left; 20 minutes
+soak: .venv/installed bubblewrap  ## kill, starve and mislead 2,000 runs, check that nothing is lost or left; ten minutes
 	@$(BIN)/python -m benchmarks.soak
 
 fuzz: .venv/installed-dev bubblewrap  ## a million damaged inputs for whatever reads what others wrote; ten minutes
