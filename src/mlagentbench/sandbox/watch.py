@@ -15,6 +15,7 @@ from mlagentbench.sandbox.usage import Usage
 
 RESERVE = GB  # of the host's disk, without which no command is begun
 SPARE = GB // 2  # of the host's disk and memory, which no command may use up
+LOOKING = 0.2  # seconds for a look at mapped files, each of which waits until its process is not just forking
 TEMPORARY = ("tmp", "var/tmp", "dev/shm", "home/agent")  # file systems in memory
 
 
@@ -97,8 +98,10 @@ class Watch:
 
     def _mapped(self, device: int) -> int:
         """Bytes of files that have no name any more, and that processes have only mapped into their memory."""
-        found = {}
+        found, deadline = {}, time.monotonic() + LOOKING
         for pid in self.tree.members():
+            if time.monotonic() > deadline:
+                break
             with suppress(OSError), open(f"/proc/{pid}/maps", "rb") as maps:  # noqa: PTH123
                 for line in maps:
                     if line.endswith(b" (deleted)\n"):
