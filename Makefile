@@ -47,7 +47,7 @@ bench: .venv/installed bubblewrap  ## measure what the harness itself costs
 	@$(BIN)/python benchmarks/report.py
 	@if $(BIN)/python -c "import ray" 2>/dev/null; then $(BIN)/python benchmarks/cluster.py; fi
 
-gallery: .venv/installed-dev bubblewrap chromium prepare  ## prove, let a small local model work on all tasks, make the pictures of docs/gallery.md; two hours
+gallery: .venv/installed-dev bubblewrap chromium prepare  ## prove, let a small local model work on all tasks, make the pictures of docs/guides/reports.md; two hours
 	@$(BIN)/python benchmarks/prove.py --out runs/prove
 	@$(BIN)/mlagentbench batch benchmarks/gallery.toml --out runs/gallery
 	@$(BIN)/python benchmarks/gallery.py runs/prove runs/gallery --grade-steps

@@ -14,32 +14,37 @@ from pathlib import Path
 
 import numpy as np
 
-from mlagentbench.environment import Environment
+from mlagentbench.analysis.anytime import grade_steps, read_step_grades
+from mlagentbench.analysis.runs import read_runs
+from mlagentbench.environment.environment import Environment
+from mlagentbench.grading.forking_grader import ForkingGrader
 from mlagentbench.grading.grade import grade
-from mlagentbench.grading.many import Graders
-from mlagentbench.records import Call, Contestant, Limits
-from mlagentbench.reports.anytime import grade_steps, step_grades
-from mlagentbench.reports.runs import read
+from mlagentbench.records import AgentSpec, Call, Limits
 from mlagentbench.runner.folder import RunFolder
-from mlagentbench.runner.run import enter, lay_out
-from mlagentbench.runner.setup import Setup, set_up
+from mlagentbench.runner.run import open_environment, populate_workspace
+from mlagentbench.runner.setup import Setup, prepare_setup
 
 LIMIT = 20.0  # seconds
 
 
 def fill(setup: Setup, folder: Path, steps: int, seed: int) -> None:
     """A run that leaves other prices at every step."""
-    run = RunFolder.create(folder, setup.spec(Contestant(agent="benchmark"), seed, Limits(steps=steps)))
-    env: Environment = enter(setup, run)
+    run = RunFolder.create(
+        folder, setup.create_run_spec(AgentSpec(agent="benchmark"), seed, Limits(steps=steps))
+    )
+    env: Environment = open_environment(setup, run)
     ids = [line.partition(",")[0] for line in (setup.data.public / "test.csv").read_text().splitlines()[1:]]
     random = np.random.default_rng(seed)
     try:
-        lay_out(env, setup)
+        populate_workspace(env, setup)
         for _ in range(steps):
             prices = random.uniform(5e4, 5e5, len(ids))
             rows = "".join(f"{id},{price:.2f}\n" for id, price in zip(ids, prices, strict=True))
             env.step(
-                Call(action="Write File", args={"file_name": "submission.csv", "content": f"Id,SalePrice\n{rows}"})
+                Call(
+                    action="Write File",
+                    args={"file_name": "submission.csv", "content": f"Id,SalePrice\n{rows}"},
+                )
             )
     finally:
         env.close()
@@ -49,13 +54,13 @@ class Counting:
     """Counts how often a grader is asked."""
 
     def __init__(self) -> None:
-        self.asked, ask = 0, Graders.grade
+        self.asked, ask = 0, ForkingGrader.grade
 
         def counted(*args: object) -> object:
             self.asked += 1
             return ask(*args)  # type: ignore[arg-type]
 
-        Graders.grade = counted  # type: ignore[assignment, method-assign]
+        ForkingGrader.grade = counted  # type: ignore[assignment, method-assign]
 
 
 def main() -> int:
@@ -64,20 +69,22 @@ def main() -> int:
     options.add_argument("--steps", type=int, default=50)
     options.add_argument("--json", action="store_true")
     asked = options.parse_args()
-    setup = set_up("house-price", "open", "bwrap", print)
+    setup = prepare_setup("house-price", "open", "bwrap", print)
     with tempfile.TemporaryDirectory() as place:
         for seed in range(asked.runs):
             fill(setup, Path(place, f"run-{seed}"), asked.steps, seed)
-        runs, counting = read([Path(place)]), Counting()
+        runs, counting = read_runs([Path(place)]), Counting()
         started = time.perf_counter()
         faults = grade_steps(runs, print)
         seconds = time.perf_counter() - started
-        grades = [grade for run in runs for grade in step_grades(run)]
+        grades = [grade for run in runs for grade in read_step_grades(run)]
         distinct = len({grade.key for grade in grades})
         started = time.perf_counter()
-        alone = grade(setup.task, setup.data, runs[0].folder.store(setup.data, writable=False), 1, setup.sandbox)
+        alone = grade(
+            setup.task, setup.data, runs[0].folder.open_store(setup.data, writable=False), 1, setup.sandbox
+        )
         each = time.perf_counter() - started
-        assert alone.score == step_grades(runs[0])[1].score
+        assert alone.score == read_step_grades(runs[0])[1].score
     found = {
         "runs": asked.runs,
         "steps": asked.steps,

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from overhead import Figure, report
 
-from mlagentbench.runner.batch.batch import Batch
-from mlagentbench.runner.batch.conduct import conduct, slots_of
+from mlagentbench.runner.batch.batch_status import BatchFollower
 from mlagentbench.runner.batch.folder import BatchFolder, BatchRecord
 from mlagentbench.runner.batch.job import Job
+from mlagentbench.runner.batch.orchestrator import assign_gpus_to_slots, run_batch
 from mlagentbench.runner.batch.plan import Plan
-from mlagentbench.runner.batch.survey import Survey
+from mlagentbench.runner.batch.scheduler import Scheduler
 from mlagentbench.runner.folder import RunFolder
 
 TOY = str(Path(__file__).parents[1] / "tests" / "toy")
@@ -43,14 +43,24 @@ def crowd(folder: Path) -> Iterator[Figure]:
     write = 'Action: Write File\nAction Input: {{"file_name": "note.txt", "content": "note {}"}}'
     said = [write.format(number) for number in range(STEPS)]
     answer = "id,value\\n" + "".join(f"{number},1\\n" for number in range(10))
-    said[0] = said[0].replace("note.txt", "submission.csv").replace("note 0", answer)  # so that there is a grade
+    said[0] = (
+        said[0].replace("note.txt", "submission.csv").replace("note 0", answer)
+    )  # so that there is a grade
     (folder / "script").write_text("\n=====\n".join(said))
     model = f"scripted:{folder / 'script'}"
     plan = Plan.model_validate(
-        {"tasks": [TOY], "agents": ["act"], "models": [model], "repetitions": RUNS, "limits": {"steps": STEPS}}
+        {
+            "tasks": [TOY],
+            "agents": ["act"],
+            "models": [model],
+            "repetitions": RUNS,
+            "limits": {"steps": STEPS},
+        }
     )
-    ended = conduct(folder / "crowd", plan, slots_of(RUNS, ""), quiet, quiet)
-    assert all(result.steps == STEPS and result.valid for result in ended.results) and len(ended.results) == RUNS
+    ended = run_batch(folder / "crowd", plan, assign_gpus_to_slots(RUNS, ""), quiet, quiet)
+    assert (
+        all(result.steps == STEPS and result.valid for result in ended.results) and len(ended.results) == RUNS
+    )
     places = [Path(result.folder) for result in ended.results]
     began = min((place / "run.json").stat().st_mtime for place in places)
     last = max((place / "trace.jsonl").stat().st_mtime for place in places)
@@ -82,21 +92,26 @@ class Pretending:
 def queue(folder: Path) -> Iterator[Figure]:
     """What a job costs besides its run: planned, queued, handed out, its result read and counted."""
     plan = Plan.model_validate({"tasks": [TOY], "agents": ["nothing"]})
-    done = conduct(folder / "one", plan, [""], quiet, quiet).results[0]
+    done = run_batch(folder / "one", plan, [""], quiet, quiet).results[0]
     spec = RunFolder(Path(done.folder)).spec.model_dump_json()
     before, started = memory("VmRSS"), time.perf_counter()
-    plan = plan.but(repetitions=QUEUED)
-    jobs = plan.jobs()
+    plan = plan.replace(repetitions=QUEUED)
+    jobs = plan.expand_jobs()
     out = folder / "many"
     out.mkdir()
-    BatchFolder(out).write(BatchRecord(plan=plan, jobs=tuple(jobs)))
-    batch = Batch(
-        Survey(out), plan, Pretending(out, spec, done.model_dump_json(exclude={"folder"})), ["", ""], quiet, quiet
+    BatchFolder(out).write_record(BatchRecord(plan=plan, jobs=tuple(jobs)))
+    batch = Scheduler(
+        BatchFollower(out),
+        plan,
+        Pretending(out, spec, done.model_dump_json(exclude={"folder"})),
+        ["", ""],
+        quiet,
+        quiet,
     )
     for job in jobs:
         batch.add(job)
     batch.run()
-    assert batch.view.totals.done == QUEUED
+    assert batch.status.totals.done == QUEUED
     took = (time.perf_counter() - started) / QUEUED
     grown = (memory("VmHWM") - before) / QUEUED
     yield Figure(f"a job among {QUEUED:,}, besides its run", took * 1000, "ms", 50)
@@ -127,7 +142,9 @@ def start(folder: Path) -> Iterator[Figure]:
         out = folder / f"start-{number}"
         began = time.time()
         words = ["--task", TOY, "--agent", "nothing", "--repetitions", "2", "--out", str(out)]
-        subprocess.run([sys.executable, "-m", "mlagentbench", "batch", *words], check=True, capture_output=True)
+        subprocess.run(
+            [sys.executable, "-m", "mlagentbench", "batch", *words], check=True, capture_output=True
+        )
         taken.append(min(path.stat().st_mtime for path in out.glob("*/run.json")) - began)
     yield Figure("start of a batch, up to its first run", sorted(taken)[2], "s", 1, bare, "--help")
 

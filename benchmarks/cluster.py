@@ -15,10 +15,10 @@ from typing import Any
 
 from overhead import Figure, report
 
-from mlagentbench.records import Contestant
-from mlagentbench.runner.batch.connection import Needs, connected
+from mlagentbench.records import AgentSpec
 from mlagentbench.runner.batch.job import Job
-from mlagentbench.runner.batch.local import Local, Runner, ready
+from mlagentbench.runner.batch.local_runner import JobRunner, LocalRunner, prepare_setups
+from mlagentbench.runner.batch.ray.connection import RunResources, connect
 
 TOY = str(Path(__file__).parents[1] / "tests" / "toy")
 RUNS, WARM, STEPS, PARCELS = 25, 4, 10, 1000
@@ -35,7 +35,7 @@ def quiet(line: object) -> None:
     pass
 
 
-def taken(runner: Runner, jobs: list[Job]) -> list[float]:
+def taken(runner: JobRunner, jobs: list[Job]) -> list[float]:
     """Seconds of each run, the first few aside."""
     times = []
     for job in jobs:
@@ -63,19 +63,19 @@ def parcels() -> float:
 
 
 def measure() -> Iterator[Figure]:
-    with tempfile.TemporaryDirectory(prefix="mlagentbench-cluster-") as name, connected("local"):
+    with tempfile.TemporaryDirectory(prefix="mlagentbench-cluster-") as name, connect("local"):
         yield from measured(Path(name))
 
 
 def measured(folder: Path) -> Iterator[Figure]:
     import ray
 
-    from mlagentbench.runner.batch.cluster import Cluster
+    from mlagentbench.runner.batch.ray.cluster import RayRunner
 
     (folder / "script").write_text(MODEL)
-    who = Contestant(agent="act", model=f"scripted:{folder / 'script'}")
-    jobs = [Job(task=TOY, who=who, seed=seed) for seed in range(RUNS + WARM)]
-    setups = ready(jobs, quiet)
+    who = AgentSpec(agent="act", model=f"scripted:{folder / 'script'}")
+    jobs = [Job(task=TOY, agent_spec=who, seed=seed) for seed in range(RUNS + WARM)]
+    setups = prepare_setups(jobs, quiet)
     bare = ray.remote(lambda: None)
     pauses = []
     for _ in range(RUNS + WARM):
@@ -83,8 +83,8 @@ def measured(folder: Path) -> Iterator[Figure]:
         ray.get(bare.remote())
         pauses.append(time.perf_counter() - started)
     task = statistics.median(pauses[WARM:]) * 1000
-    here = taken(Local(folder / "here", setups), jobs)
-    there = taken(Cluster(folder / "there", setups, (), Needs(), False, quiet), jobs)
+    here = taken(LocalRunner(folder / "here", setups), jobs)
+    there = taken(RayRunner(folder / "there", setups, (), RunResources(), False, quiet), jobs)
     added = (statistics.median(there) - statistics.median(here)) * 1000
     yield Figure(f"a run of {STEPS} steps, graded, in a thread", statistics.median(here) * 1000, "ms", 3000)
     yield Figure("the same on warm Ray", statistics.median(there) * 1000, "ms", 3100)

@@ -1,4 +1,4 @@
-"""Makes docs/gallery.md and its pictures from real runs: a report, looked at in Chromium.
+"""Makes docs/guides/reports.md and its pictures from real runs: a report, looked at in Chromium.
 
     python benchmarks/prove.py --out runs/prove
     mlagentbench batch benchmarks/gallery.toml --out runs/gallery
@@ -20,11 +20,11 @@ from typing import Literal
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from mlagentbench.reports.anytime import grade_steps
-from mlagentbench.reports.runs import Run, read
-from mlagentbench.reports.site.facts import facts
-from mlagentbench.reports.site.pages import names
-from mlagentbench.reports.site.write import write
+from mlagentbench.analysis.anytime import grade_steps
+from mlagentbench.analysis.runs import Run, read_runs
+from mlagentbench.pages.site.overview import build_overview
+from mlagentbench.pages.site.report import write_report
+from mlagentbench.pages.site.run_pages import page_names
 
 MOST = 1_500_000  # bytes
 TALL = 4000  # pixels, more than any part of a page
@@ -46,9 +46,13 @@ class Shot:
 
 
 SHOTS = (
-    Shot("report", "The top of the report: what was run, and what a reader must know before the first figure."),
     Shot(
-        "success", "Success by the rule of the paper, with counts, intervals, and the paper's own columns.", "#success"
+        "report", "The top of the report: what was run, and what a reader must know before the first figure."
+    ),
+    Shot(
+        "success",
+        "Success by the rule of the paper, with counts, intervals, and the paper's own columns.",
+        "#success",
     ),
     Shot(
         "improvement",
@@ -62,7 +66,12 @@ SHOTS = (
     Shot("profile", "How near everybody comes to the best.", "#profile"),
     Shot("ranks", "Ranks, and how sure they are.", "#ranks", scheme="dark"),
     Shot("run", "One run: its verdict, its timeline, its steps.", page="run"),
-    Shot("step", "A step in the dark: thought, action, observation, and what it changed.", page="step", scheme="dark"),
+    Shot(
+        "step",
+        "A step in the dark: thought, action, observation, and what it changed.",
+        page="step",
+        scheme="dark",
+    ),
     Shot("phone", "The report on a phone.", width=390, height=800, scheme="dark"),
     Shot("phone-run", "A run on a phone.", width=390, height=800, page="run"),
 )
@@ -81,7 +90,9 @@ def telling(runs: list[Run]) -> Run:
 def pictures(browser: Browser, site: Path, run: str, step: int) -> Iterator[tuple[Shot, bytes]]:
     places = {"index": "index.html", "run": f"runs/{run}.html", "step": f"runs/{run}.html"}
     for shot in SHOTS:
-        page = browser.new_page(viewport={"width": shot.width, "height": shot.height}, color_scheme=shot.scheme)
+        page = browser.new_page(
+            viewport={"width": shot.width, "height": shot.height}, color_scheme=shot.scheme
+        )
         anchor = f"#step-{step}" if shot.page == "step" else ""
         page.goto((site / places[shot.page]).as_uri() + anchor)
         yield shot, small(seen(page, shot.part, shot.width))
@@ -91,7 +102,9 @@ def pictures(browser: Browser, site: Path, run: str, step: int) -> Iterator[tupl
 def seen(page: Page, part: str, width: int) -> bytes:
     if not part:
         return page.screenshot()
-    page.set_viewport_size({"width": width, "height": TALL})  # what is scrolled has the head of the page over it
+    page.set_viewport_size(
+        {"width": width, "height": TALL}
+    )  # what is scrolled has the head of the page over it
     return page.locator(part).screenshot()
 
 
@@ -105,7 +118,7 @@ def small(picture: bytes) -> bytes:
 
 
 def text(runs: list[Run], shots: list[Shot], run: Run) -> str:
-    known = facts(runs)
+    known = build_overview(runs)
     lines = [
         "# Gallery",
         "",
@@ -120,7 +133,7 @@ def text(runs: list[Run], shots: list[Shot], run: Run) -> str:
         "python benchmarks/gallery.py runs/prove runs/gallery --grade-steps   # these pictures",
         "```",
         "",
-        f"{known.number}: faults, unfinished and unsandboxed runs are in no picture hidden.",
+        f"{known.run_counts}: faults, unfinished and unsandboxed runs are in no picture hidden.",
         f"The run that is shown is `{run.name}`.",
     ]
     for shot in shots:
@@ -137,12 +150,14 @@ def chromium() -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--docs", type=Path, default=Path(__file__).parents[1] / "docs")
     parser.add_argument("--grade-steps", action="store_true", help=f"of runs with {LONG} steps or more")
     given = parser.parse_args()
-    runs = read(given.folders)
+    runs = read_runs(given.folders)
 
     def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
@@ -156,9 +171,9 @@ def main() -> int:
     target.mkdir(parents=True)
     with tempfile.TemporaryDirectory(prefix="mlagentbench-gallery-") as name, sync_playwright() as play:
         site = Path(name) / "site"
-        write(runs, site, say)
+        write_report(runs, site, say)
         browser = play.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
-        page = dict(zip((run.folder.path for run in runs), names(runs), strict=True))[chosen.folder.path]
+        page = dict(zip((run.folder.path for run in runs), page_names(runs), strict=True))[chosen.folder.path]
         for shot, picture in pictures(browser, site, page, step):
             (target / f"{shot.name}.png").write_bytes(picture)
         browser.close()

@@ -20,13 +20,13 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from mlagentbench.environment import Environment
-from mlagentbench.records import Call, Contestant, Limits
+from mlagentbench.environment.environment import Environment
+from mlagentbench.records import AgentSpec, Call, Limits
 from mlagentbench.runner.folder import RunFolder
-from mlagentbench.runner.run import enter, lay_out
-from mlagentbench.runner.setup import Setup, set_up
+from mlagentbench.runner.run import open_environment, populate_workspace
+from mlagentbench.runner.setup import Setup, prepare_setup
 from mlagentbench.sandbox import bwrap
-from mlagentbench.sandbox.launch import launcher
+from mlagentbench.sandbox.launcher import shared_launcher
 from mlagentbench.workspace.store import Store
 
 TOY = Path(__file__).parents[1] / "tests" / "toy"
@@ -59,10 +59,12 @@ def seconds(deed: Callable[[], object], times: int) -> float:
 
 @contextmanager
 def environment(setup: Setup, folder: Path) -> Iterator[Environment]:
-    run = RunFolder.create(folder, setup.spec(Contestant(agent="benchmark"), 0, Limits(steps=100_000)))
-    env = enter(setup, run)
+    run = RunFolder.create(
+        folder, setup.create_run_spec(AgentSpec(agent="benchmark"), 0, Limits(steps=100_000))
+    )
+    env = open_environment(setup, run)
     try:
-        lay_out(env, setup)
+        populate_workspace(env, setup)
         yield env
     finally:
         env.close()
@@ -92,21 +94,25 @@ def file_actions(env: Environment, folder: Path) -> Iterator[Figure]:
     yield Figure("Write File at step 1,000", late, "ms", 3.0, bare, "write and rename of one file")
     yield Figure("step 1,000 over step 10", late / early, "×", 1.3)
     read = seconds(lambda: env.step(Call(action="Read File", args={"file_name": "note.txt"})), 50) * 1000
-    yield Figure("Read File", read, "ms", 3.0, seconds((folder / "bare.txt").read_bytes, 50) * 1000, "read of one file")
+    yield Figure(
+        "Read File", read, "ms", 3.0, seconds((folder / "bare.txt").read_bytes, 50) * 1000, "read of one file"
+    )
 
 
 def executions(env: Environment) -> Iterator[Figure]:
     """A script that prints 1, against the same sandbox started by nothing but subprocess."""
     env.step(Call(action="Write File", args={"file_name": "one.py", "content": "print(1)"}))
-    world = env.world
+    world = env.context
 
     def bare() -> None:
-        box = world.box()
-        data = {name: bwrap._pipe(content) for name, content in bwrap.FILES.items()}
-        fds = [*data.values(), bwrap._pipe(bwrap._filter())]
-        profile = [*bwrap._profile(box, data, ""), "--seccomp", str(fds[-1]), "--"]
-        command = [*bwrap._unprivileged(box.owner), "bwrap", *profile, "python", "-u", "./one.py"]
-        child = launcher().start(command, pass_fds=fds, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd="/")
+        box = world.sandbox_spec()
+        data = {name: bwrap._open_pipe_with(content) for name, content in bwrap.GENERATED_ETC_FILES.items()}
+        fds = [*data.values(), bwrap._open_pipe_with(bwrap._seccomp_filter())]
+        profile = [*bwrap._bwrap_options(box, data, ""), "--seccomp", str(fds[-1]), "--"]
+        command = [*bwrap._setpriv_command(box.uid), "bwrap", *profile, "python", "-u", "./one.py"]
+        child = shared_launcher().start_process(
+            command, pass_fds=fds, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd="/"
+        )
         assert child.communicate()[0] == b"1\n"
         for fd in fds:
             os.close(fd)
@@ -116,14 +122,20 @@ def executions(env: Environment) -> Iterator[Figure]:
 
     pairs = [(seconds(bare, 1) * 1000, seconds(execute, 1) * 1000) for _ in range(60)]
     lower, upper = (statistics.median(side) for side in zip(*pairs, strict=True))
-    yield Figure("Execute Script of print(1)", upper, "ms", 1.3 * lower, lower, "the bare sandboxed Python start")
+    yield Figure(
+        "Execute Script of print(1)", upper, "ms", 1.3 * lower, lower, "the bare sandboxed Python start"
+    )
 
 
 def flood(env: Environment) -> Iterator[Figure]:
     """A script that prints 500 MB."""
-    script = "import sys\nfor _ in range(500):\n    sys.stdout.write('x' * 99 + '\\n' if False else 'x' * 2**20)\n"
+    script = (
+        "import sys\nfor _ in range(500):\n    sys.stdout.write('x' * 99 + '\\n' if False else 'x' * 2**20)\n"
+    )
     env.step(Call(action="Write File", args={"file_name": "flood.py", "content": script}))
-    bare = seconds(lambda: subprocess.run([sys.executable, "-c", script], stdout=subprocess.DEVNULL, check=True), 1)
+    bare = seconds(
+        lambda: subprocess.run([sys.executable, "-c", script], stdout=subprocess.DEVNULL, check=True), 1
+    )
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     took = seconds(lambda: env.step(Call(action="Execute Script", args={"script_name": "flood.py"})), 1)
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
@@ -191,7 +203,7 @@ def research() -> Iterator[Figure]:
 
 
 def measure() -> Iterator[Figure]:
-    setup = set_up(str(TOY), "open", "bwrap", lambda line: print(line, file=sys.stderr))
+    setup = prepare_setup(str(TOY), "open", "bwrap", lambda line: print(line, file=sys.stderr))
     with tempfile.TemporaryDirectory(prefix="mlagentbench-overhead-") as name:
         folder = Path(name)
         with environment(setup, folder / "run") as env:
@@ -215,16 +227,21 @@ def report(measured: Iterable[Figure], as_json: bool) -> int:
             bare = f"{figure.bare:9.3g} {figure.value / figure.bare:6.2f}×" if figure.bare else ""
             mark = "" if figure.good else "   TOO MUCH"
             print(
-                f"{figure.what:<58} {figure.value:8.3g} {figure.unit:<7} {figure.limit:7.3g} {bare}{mark}", flush=True
+                f"{figure.what:<58} {figure.value:8.3g} {figure.unit:<7} {figure.limit:7.3g} {bare}{mark}",
+                flush=True,
             )
     if as_json:
         print(json.dumps([asdict(figure) for figure in figures], indent=2))
     return 0 if all(figure.good for figure in figures) else 1
 
 
-def report_of(measure: Callable[[Path, int], Iterable[Figure]], purpose: str | None, count: str, usual: int) -> int:
+def report_of(
+    measure: Callable[[Path, int], Iterable[Figure]], purpose: str | None, count: str, usual: int
+) -> int:
     """A benchmark that works in a folder, at a size that can be told: the same options wherever there is one."""
-    parser = argparse.ArgumentParser(description=purpose, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=purpose, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--json", action="store_true")
     parser.add_argument(f"--{count}", dest="count", type=int, default=usual)
     parser.add_argument("--keep", type=Path)

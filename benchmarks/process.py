@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from mlagentbench.analysis.runs import read_runs
+from mlagentbench.process.findings import collect_findings
 from mlagentbench.records import (
     Call,
     Execution,
@@ -21,14 +23,15 @@ from mlagentbench.records import (
     RunSpec,
     Step,
 )
-from mlagentbench.reports.process.findings import findings
-from mlagentbench.reports.runs import read
 from mlagentbench.runner.folder import RunFolder
 
 STEPS = 50
 HASHES = Hashes(task="t" * 64, grader="a" * 64, data="d" * 64, runtime="r" * 64)
 MACHINE = Hardware(cpu="a chip", cores=2, memory_gb=8, system="Linux", python="3.11")
-ACTIONS = (("Read File", {"file_name": "train.py"}), ("Write File", {"file_name": "train.py", "content": "..."}))
+ACTIONS = (
+    ("Read File", {"file_name": "train.py"}),
+    ("Write File", {"file_name": "train.py", "content": "..."}),
+)
 EXECUTE = ("Execute Script", {"script_name": "train.py"})
 
 
@@ -41,7 +44,9 @@ def make(place: Path) -> None:
         "seed": 0,
         "sandbox": "bwrap",
     }
-    spec = RunSpec(version="0", id="0", started="2026-01-01", limits=Limits(), hashes=HASHES, hardware=MACHINE, **asked)
+    spec = RunSpec(
+        version="0", id="0", started="2026-01-01", limits=Limits(), hashes=HASHES, hardware=MACHINE, **asked
+    )
     folder = RunFolder.create(place, spec)
     files = {f"data/{number}.csv": entry(number) for number in range(30)}
     changes = [{"step": 0, "changed": files, "removed": []}]
@@ -62,8 +67,16 @@ def make(place: Path) -> None:
         changes.append({"step": number, "changed": {"train.py": entry(number)}, "removed": []})
     (place / "snapshots").mkdir()
     (place / "snapshots" / "manifest.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in changes))
-    folder.finish(
-        Result(task="toy", edition="open", agent="research", ending="steps", steps=STEPS, seconds=60, hashes=HASHES)
+    folder.write_result(
+        Result(
+            task="toy",
+            edition="open",
+            agent="research",
+            ending="steps",
+            steps=STEPS,
+            seconds=60,
+            hashes=HASHES,
+        )
     )
 
 
@@ -72,8 +85,12 @@ def entry(number: int) -> dict[str, object]:
 
 
 def seen(number: int) -> str:
-    epochs = (f"epoch {each}: loss {0.5 + each / 1000:.4f} accuracy {0.6 + each / 777:.4f}\n" for each in range(60))
-    return f"[exit code 0, 12.0 s, peak memory 300 MB]\n{''.join(epochs)}validation accuracy: 0.8{number:03d}\n"
+    epochs = (
+        f"epoch {each}: loss {0.5 + each / 1000:.4f} accuracy {0.6 + each / 777:.4f}\n" for each in range(60)
+    )
+    return (
+        f"[exit code 0, 12.0 s, peak memory 300 MB]\n{''.join(epochs)}validation accuracy: 0.8{number:03d}\n"
+    )
 
 
 def asked_for(number: int, thought: str) -> ModelCall:
@@ -81,7 +98,14 @@ def asked_for(number: int, thought: str) -> ModelCall:
     said = f"Reflection: fine\nResearch Plan and Status: {thought}\nFact Check: ok\nThought: {thought}\nAction: X"
     reply = Reply(text=said)
     return ModelCall(
-        number=number, step=number, inside=False, role="main", model="m", prompt=prompt, reply=reply, seconds=1
+        number=number,
+        step=number,
+        inside=False,
+        role="main",
+        model="m",
+        prompt=prompt,
+        reply=reply,
+        seconds=1,
     )
 
 
@@ -90,7 +114,7 @@ def main(count: int) -> None:
         make(Path(place, "run"))
         started = time.process_time()
         for _ in range(count):
-            findings(read([Path(place)])[0])
+            collect_findings(read_runs([Path(place)])[0])
         print(f"{(time.process_time() - started) / count * 1000:.1f} ms a run of {STEPS} steps")
 
 

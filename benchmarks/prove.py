@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from mlagentbench.errors import UsageError
-from mlagentbench.hardware import hardware
+from mlagentbench.formatting import format_percent, format_score
 from mlagentbench.records import Result
 from mlagentbench.runner.folder import RunFolder
-from mlagentbench.runner.setup import Setup, set_up
-from mlagentbench.runner.start import start
+from mlagentbench.runner.setup import Setup, prepare_setup
+from mlagentbench.runner.start import start_run
+from mlagentbench.system.hardware import detect_hardware
 from mlagentbench.task import Task
-from mlagentbench.words import number, percent
 
 MINUTE = 60
 TUNER = {"steps": 10, "hours": 0.02}  # it shall show that something can be gained, not how much
@@ -49,17 +49,21 @@ def trial(setup: Setup, agent: str, seed: int, limits: dict[str, Any], out: Path
     known = RunFolder(place).result if (place / "result.json").is_file() else None
     if known and known.hashes != setup.hashes:
         raise UsageError(f"{place} was made of something else; choose another --out")
-    return known or start(setup, agent, place, seed, limits)
+    return known or start_run(setup, agent, place, seed, limits)
 
 
-def trials(setup: Setup, agent: str, seeds: int, out: Path, limits: dict[str, Any] | None = None) -> list[Result]:
+def trials(
+    setup: Setup, agent: str, seeds: int, out: Path, limits: dict[str, Any] | None = None
+) -> list[Result]:
     """Runs with several seeds, or with one if that takes long."""
     found: list[Result] = []
     for seed in range(seeds):
         last = trial(setup, agent, seed, limits or {}, out)
         found.append(last)
-        said = f"score {number(last.score)}, {'success' if last.success else 'no success'} {last.note}"
-        say(f"{setup.task.name}: {agent}, seed {seed}: {said}, {last.seconds:.1f} s + {last.grading_seconds:.1f} s")
+        said = f"score {format_score(last.score)}, {'success' if last.success else 'no success'} {last.note}"
+        say(
+            f"{setup.task.name}: {agent}, seed {seed}: {said}, {last.seconds:.1f} s + {last.grading_seconds:.1f} s"
+        )
         if last.seconds + last.grading_seconds > MINUTE:
             break
     return found
@@ -69,8 +73,8 @@ def shown(results: list[Result]) -> str:
     scores = [result.score for result in results if result.score is not None]
     if not scores:
         return "invalid"
-    spread = f" ± {number(statistics.stdev(scores))}" if len(scores) > 1 else ""
-    return number(statistics.mean(scores)) + spread
+    spread = f" ± {format_score(statistics.stdev(scores))}" if len(scores) > 1 else ""
+    return format_score(statistics.mean(scores)) + spread
 
 
 def successes(results: list[Result]) -> str:
@@ -79,7 +83,7 @@ def successes(results: list[Result]) -> str:
 
 def prove(name: str, edition: str, seeds: int, out: Path) -> tuple[tuple[str, ...], bool]:
     """One row of the table, and whether the task is sound."""
-    setup = set_up(name, edition, "bwrap", say)
+    setup = prepare_setup(name, edition, "bwrap", say)
     known = setup.task.edition(edition).baseline
     nothing = trials(setup, "nothing", 1, out)
     baseline = trials(setup, "baseline", seeds, out)
@@ -88,9 +92,9 @@ def prove(name: str, edition: str, seeds: int, out: Path) -> tuple[tuple[str, ..
     everyone = {"nothing": nothing, "baseline": baseline, "tuner": tuner, "reference": reference}
     row = (
         name,
-        f"{number(known.mean)} ± {number(known.sd)} (n = {known.n})" if known else "not measured",
+        f"{format_score(known.mean)} ± {format_score(known.sd)} (n = {known.n})" if known else "not measured",
         *(shown(results) for results in everyone.values()),
-        percent(statistics.mean(result.improvement or 0.0 for result in reference)),
+        format_percent(statistics.mean(result.improvement or 0.0 for result in reference)),
         ", ".join(successes(results) for results in everyone.values()),
         ", ".join(f"{statistics.mean(r.seconds for r in results):.0f}" for results in everyone.values()),
         f"{max(r.grading_seconds for results in everyone.values() for r in results):.0f}",
@@ -100,7 +104,9 @@ def prove(name: str, edition: str, seeds: int, out: Path) -> tuple[tuple[str, ..
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("tasks", nargs="*", default=Task.names())
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--edition", default="open")
@@ -116,7 +122,7 @@ def main() -> int:
     print("| " + " | ".join(HEADS) + " |\n|" + "---|" * len(HEADS))
     for row in rows:
         print("| " + " | ".join(row) + " |")
-    machine = hardware()
+    machine = detect_hardware()
     print(f"\n{machine.cores} cores, {machine.cpu}; {(time.monotonic() - started) / 60:.0f} minutes in all.")
     print("Success and seconds: nothing, baseline, tuner, reference. Grading: seconds, at most.")
     for name in unsound:

@@ -17,30 +17,40 @@ from pathlib import Path
 
 from overhead import Figure, report_of
 
+from mlagentbench.analysis import paper
 from mlagentbench.grading.grade import grade
-from mlagentbench.grading.verdict import judge
-from mlagentbench.records import Call, Contestant, Limits, Result, RunSpec
-from mlagentbench.reports import paper
+from mlagentbench.grading.verdict import compute_verdict
+from mlagentbench.records import AgentSpec, Call, Limits, Result, RunSpec
 from mlagentbench.runner.folder import RunFolder
-from mlagentbench.runner.run import account, enter, lay_out
-from mlagentbench.runner.setup import set_up
+from mlagentbench.runner.run import build_result, open_environment, populate_workspace
+from mlagentbench.runner.setup import prepare_setup
 
 TOY = str(Path(__file__).parents[1] / "tests" / "toy")
 STEPS = 50
-WHO = [("nothing", ""), ("tuner", ""), ("react", "provider:small"), ("research", "provider:large"), ("reference", "")]
+WHO = [
+    ("nothing", ""),
+    ("tuner", ""),
+    ("react", "provider:small"),
+    ("research", "provider:large"),
+    ("reference", ""),
+]
 SKILL = {"nothing": 0.0, "tuner": 0.15, "react": 0.1, "research": 0.3, "reference": 0.6}
 
 
 def real(place: Path) -> Path:
     """A run of fifty steps: scripts written, run, broken and mended."""
-    setup = set_up(TOY, "open", "bwrap", lambda line: print(line, file=sys.stderr))
-    folder = RunFolder.create(place, setup.spec(Contestant(agent="benchmark"), 0, Limits(steps=STEPS)))
-    env = enter(setup, folder)
+    setup = prepare_setup(TOY, "open", "bwrap", lambda line: print(line, file=sys.stderr))
+    folder = RunFolder.create(
+        place, setup.create_run_spec(AgentSpec(agent="benchmark"), 0, Limits(steps=STEPS))
+    )
+    env = open_environment(setup, folder)
     try:
-        lay_out(env, setup)
+        populate_workspace(env, setup)
         starter = (Path(TOY) / "starter" / "train.py").read_text()
         for number in range(STEPS // 2):
-            script = starter.replace("9.5", str(number)) if number % 5 else "print(undefined)  # a mistake\n" * 20
+            script = (
+                starter.replace("9.5", str(number)) if number % 5 else "print(undefined)  # a mistake\n" * 20
+            )
             env.step(
                 Call(
                     action="Write File",
@@ -55,10 +65,10 @@ def real(place: Path) -> Path:
                     thought=f"The error should be near {number}.",
                 )
             )
-        graded = grade(setup.task, setup.data, env.world.store, len(env.steps), setup.sandbox)
+        graded = grade(setup.task, setup.data, env.context.store, len(env.steps), setup.sandbox)
     finally:
         env.close()
-    folder.finish(account(folder, env.steps, "steps", graded))
+    folder.write_result(build_result(folder, env.steps, "steps", graded))
     return place
 
 
@@ -67,7 +77,7 @@ def copies(original: Path, out: Path, count: int) -> None:
     folder = RunFolder(original)
     assert folder.result
     drawn = random.Random(0)
-    tasks = paper.success_rate().tasks
+    tasks = paper.load_success_rates().tasks
     for number in range(count):
         agent, model = WHO[number % len(WHO)]
         task, seed = tasks[number // len(WHO) % len(tasks)], number // len(WHO) // len(tasks)
@@ -75,7 +85,7 @@ def copies(original: Path, out: Path, count: int) -> None:
         shutil.copytree(original, place, copy_function=os.link)
         for name in ("run.json", "result.json"):
             (place / name).unlink()
-        spec = folder.spec.but(task=task, agent=agent, model=model, seed=seed, id=f"{number:032x}")
+        spec = folder.spec.replace(task=task, agent=agent, model=model, seed=seed, id=f"{number:032x}")
         (place / "run.json").write_text(spec.model_dump_json(indent=2))
         if result := outcome(spec, folder.result, drawn):
             (place / "result.json").write_text(result.model_dump_json(indent=2, exclude={"folder"}))
@@ -84,22 +94,38 @@ def copies(original: Path, out: Path, count: int) -> None:
 def outcome(spec: RunSpec, like: Result, drawn: random.Random) -> Result | None:
     """A result of some luck: invalid ones, faults and runs that never ended among them."""
     tokens = drawn.randrange(20_000, 400_000) if spec.model else 0
-    spent = {"seconds": round(drawn.lognormvariate(5, 1), 1), "tokens": tokens, "dollars": round(tokens * 4e-6, 4)}
-    base = like.but(task=spec.task, agent=spec.agent, model=spec.model, seed=spec.seed, **spent)
+    spent = {
+        "seconds": round(drawn.lognormvariate(5, 1), 1),
+        "tokens": tokens,
+        "dollars": round(tokens * 4e-6, 4),
+    }
+    base = like.replace(task=spec.task, agent=spec.agent, model=spec.model, seed=spec.seed, **spent)
     luck = drawn.random()
     if luck < 0.005:
         return None
     if luck < 0.015:
-        return base.but(
-            ending="fault", note="SandboxFault: no space left", valid=False, success=False, score=None, improvement=None
+        return base.replace(
+            ending="fault",
+            note="SandboxFault: no space left",
+            valid=False,
+            success=False,
+            score=None,
+            improvement=None,
         )
     if luck < 0.2 and spec.agent != "reference":
-        return base.but(
-            note="submission.csv is missing", valid=False, success=False, score=None, improvement=None, improved=None
+        return base.replace(
+            note="submission.csv is missing",
+            valid=False,
+            success=False,
+            score=None,
+            improvement=None,
+            improved=None,
         )
     assert spec.baseline
     score = spec.baseline.mean * (1 - drawn.gauss(SKILL[spec.agent], 0.12))
-    return base.but(score=score, valid=True, **judge(score, spec.baseline, spec.better).model_dump())
+    return base.replace(
+        score=score, valid=True, **compute_verdict(score, spec.baseline, spec.better).model_dump()
+    )
 
 
 def watched(command: list[str]) -> tuple[float, float]:

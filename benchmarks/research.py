@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from mlagentbench.agents.research import Research
-from mlagentbench.environment import Environment
+from mlagentbench.environment.environment import Environment
 from mlagentbench.models.base import Model
-from mlagentbench.records import Call, Contestant, Limits, Prompt, Reply
+from mlagentbench.records import AgentSpec, Call, Limits, Prompt, Reply
 from mlagentbench.runner.folder import RunFolder
-from mlagentbench.runner.run import enter, lay_out
-from mlagentbench.runner.setup import set_up
+from mlagentbench.runner.run import open_environment, populate_workspace
+from mlagentbench.runner.setup import prepare_setup
 
 TOY = Path(__file__).parents[1] / "tests" / "toy"
 WORDS = "what an observation has shown, what was tried, and what comes next; " * 30
@@ -71,15 +71,16 @@ def around(values: list[float], place: int) -> float:
 
 
 def main(steps: int) -> None:
-    setup = set_up(str(TOY), "open", "bwrap", lambda line: print(line, file=sys.stderr))
+    setup = prepare_setup(str(TOY), "open", "bwrap", lambda line: print(line, file=sys.stderr))
     model = Instant()
     agent = Research(memory=True)
     with tempfile.TemporaryDirectory(prefix="mlagentbench-research-") as name:
         folder = RunFolder.create(
-            Path(name), setup.spec(Contestant(agent="research", model="instant"), 0, Limits(steps=steps))
+            Path(name),
+            setup.create_run_spec(AgentSpec(agent="research", model="instant"), 0, Limits(steps=steps)),
         )
-        env = Watched(enter(setup, folder, None, {"main": model}))
-        lay_out(env, setup)
+        env = Watched(open_environment(setup, folder, None, {"main": model}))
+        populate_workspace(env, setup)
         agent.run(env)
         env.close()
     calls = len(env.asked) // steps
@@ -89,11 +90,18 @@ def main(steps: int) -> None:
     ]
     figures += [(f"step {at} besides the model", around(env.acted, at), "ms", 5.0) for at in (50, steps - 10)]
     figures.append(
-        ("longest prompt, at the end over step 50", max(model.sizes) / max(model.sizes[: 50 * calls]), "×", 1.1)
+        (
+            "longest prompt, at the end over step 50",
+            max(model.sizes) / max(model.sizes[: 50 * calls]),
+            "×",
+            1.1,
+        )
     )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     figures.append((f"memory of a research run of {steps} steps", peak, "MB", 150.0))
-    print(json.dumps([dict(zip(("what", "value", "unit", "limit"), figure, strict=True)) for figure in figures]))
+    print(
+        json.dumps([dict(zip(("what", "value", "unit", "limit"), figure, strict=True)) for figure in figures])
+    )
 
 
 if __name__ == "__main__":

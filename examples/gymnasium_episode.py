@@ -19,7 +19,10 @@ def main(task: str) -> None:
     env: gymnasium.Env[str, str] = gymnasium.make("mlagentbench/task-v0", task=task)
     observation, info = env.reset(seed=0)
     print(observation)
-    for action in (call("Execute Script", script_name="train.py"), call("Final Answer", final_answer="the starter")):
+    for action in (
+        call("Execute Script", script_name="train.py"),
+        call("Final Answer", final_answer="the starter"),
+    ):
         observation, reward, terminated, truncated, info = env.step(action)
         print(observation, reward, terminated, truncated)
     print(info["score"], info["success"], info["folder"])

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from mlagentbench.adapters.original.importing import import_logs
+from mlagentbench.adapters.original.importer import import_logs
 from mlagentbench.errors import UsageError
 from mlagentbench.runner.folder import RunFolder
 
@@ -18,7 +18,9 @@ def main() -> None:
         sys.exit(str(error))
     for result in results:
         run = RunFolder(Path(result.folder))
-        print(f"{run.path.name}: {result.task}, {result.agent} {result.model}, {result.ending}, {result.steps} steps")
+        print(
+            f"{run.path.name}: {result.task}, {result.agent} {result.model}, {result.ending}, {result.steps} steps"
+        )
         for note in run.spec.imported.notes if run.spec.imported else ():
             print(f"  {note}")
 

@@ -5,20 +5,22 @@ import sys
 from inspect_ai import eval
 from inspect_ai._util.error import PrerequisiteError
 
-from mlagentbench.adapters.inspect.tasks import suite
+from mlagentbench.adapters.inspect.tasks import suite_tasks
 
 
 def main() -> None:
     """Three repetitions, each with a seed of its own."""
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    house_price = suite["house-price"](agent="react", steps=30)
+    house_price = suite_tasks["house-price"](agent="react", steps=30)
     try:
         (log,) = eval(house_price, model=sys.argv[1], epochs=3, display="plain")
     except (PrerequisiteError, ValueError) as error:  # which it has for a name that it does not know
         sys.exit(str(error))
     for sample in log.samples or []:
-        verdict = sample.scores["verdict"].explanation if sample.scores else sample.error and sample.error.message
+        verdict = (
+            sample.scores["verdict"].explanation if sample.scores else sample.error and sample.error.message
+        )
         print(f"{sample.metadata['run_folder']}: {verdict}")
 
 

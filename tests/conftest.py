@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from mlagentbench.agents.base import Agent
-from mlagentbench.environment import Environment
-from mlagentbench.records import Call, Contestant, Limits, Result
+from mlagentbench.environment.environment import Environment
+from mlagentbench.records import AgentSpec, Call, Limits, Result
 from mlagentbench.runner.folder import RunFolder
-from mlagentbench.runner.run import enter, lay_out, run
-from mlagentbench.runner.setup import Setup, set_up
+from mlagentbench.runner.run import execute_run, open_environment, populate_workspace
+from mlagentbench.runner.setup import Setup, prepare_setup
 
 TOY = Path(__file__).parent / "toy"
 Behaviour = Callable[[Environment], None]
@@ -47,7 +47,7 @@ def toy() -> Path:
 @pytest.fixture(scope="session")
 def setup() -> Setup:
     """The toy, ready to run."""
-    return set_up(str(TOY), "open", "bwrap", quiet)
+    return prepare_setup(str(TOY), "open", "bwrap", quiet)
 
 
 @pytest.fixture
@@ -79,18 +79,24 @@ def open_env(setup: Setup, tmp_path: Path) -> Iterator[Callable[..., Environment
     opened: list[Environment] = []
 
     def open_one(
-        name: str = "run", setup: Setup = setup, person: Any = None, models: Any = MappingProxyType({}), **limits: Any
+        name: str = "run",
+        setup: Setup = setup,
+        person: Any = None,
+        models: Any = MappingProxyType({}),
+        **limits: Any,
     ) -> Environment:
         path = tmp_path / name
         if (path / "run.json").is_file():
             folder = RunFolder(path)
             folder.rewind()
         else:
-            spec = setup.spec(Contestant(agent="nobody"), 0, limits_of(setup, limits), interactive=person is not None)
+            spec = setup.create_run_spec(
+                AgentSpec(agent="nobody"), 0, limits_of(setup, limits), interactive=person is not None
+            )
             folder = RunFolder.create(path, spec)
-        env = enter(setup, folder, person, models)
-        if not env.replaying:
-            lay_out(env, setup)
+        env = open_environment(setup, folder, person, models)
+        if not env.next_recorded_call:
+            populate_workspace(env, setup)
         opened.append(env)
         return env
 
@@ -137,10 +143,12 @@ def play(setup: Setup, tmp_path: Path) -> Callable[..., Result]:
         if (path / "run.json").is_file():
             folder = RunFolder(path)
         else:
-            folder = RunFolder.create(path, setup.spec(Contestant(agent="played"), 0, limits_of(setup, limits)))
+            folder = RunFolder.create(
+                path, setup.create_run_spec(AgentSpec(agent="played"), 0, limits_of(setup, limits))
+            )
         with folder.lock():
             folder.rewind(from_step)
-            return run(setup, agent, folder)
+            return execute_run(setup, agent, folder)
 
     return play_one
 
@@ -151,6 +159,8 @@ def cli() -> Callable[..., "subprocess.CompletedProcess[str]"]:
 
     def call(*args: object, **options: Any) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-W", "error", "-m", "mlagentbench", *map(str, args)]
-        return subprocess.run(command, capture_output=True, text=True, check=False, **{"timeout": 60, **options})
+        return subprocess.run(
+            command, capture_output=True, text=True, check=False, **{"timeout": 60, **options}
+        )
 
     return call

@@ -26,7 +26,7 @@ from mlagentbench import (
     session,
 )
 from mlagentbench.runner.setup import Setup
-from mlagentbench.runner.verify import verify
+from mlagentbench.runner.verify import verify_run
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 SUBMIT = Call(action="Final Answer", args={"final_answer": "done"})
@@ -52,20 +52,29 @@ class Thorough(Agent):
 
 def test_a_function_is_an_agent(toy: Path, tmp_path: Path, setup: Setup) -> None:
     result = run(str(toy), win, out=tmp_path / "run", seed=2, limits={"steps": 5})
-    assert (result.score, result.success, result.ending, result.agent) == (0.0, True, "submitted", "python:win")
+    assert (result.score, result.success, result.ending, result.agent) == (
+        0.0,
+        True,
+        "submitted",
+        "python:win",
+    )
     found = read_run(result.folder)
     assert (found.spec.limits.steps, found.spec.seed, len(found.steps())) == (5, 2, 2)
-    assert [check.what for check in verify(found, setup) if not check.holds] == []
+    assert [check.what for check in verify_run(found, setup) if not check.holds] == []
 
 
 @pytest.mark.parametrize("agent", [Thorough, Thorough(0, 2), "baseline"])
-def test_so_is_a_class_an_object_and_a_name(toy: Path, tmp_path: Path, agent: type[Agent] | Agent | str) -> None:
+def test_so_is_a_class_an_object_and_a_name(
+    toy: Path, tmp_path: Path, agent: type[Agent] | Agent | str
+) -> None:
     options = {"tries": 2} if agent is Thorough else {}
     result = run(str(toy), agent, out=tmp_path / "run", options=options)
     assert (result.score, result.steps) == (5.0, 2 if agent == "baseline" else 3)
 
 
-def test_what_an_agent_raises_is_its_failure_and_what_a_person_mistypes_is_raised(toy: Path, tmp_path: Path) -> None:
+def test_what_an_agent_raises_is_its_failure_and_what_a_person_mistypes_is_raised(
+    toy: Path, tmp_path: Path
+) -> None:
     def clumsy(env: Environment) -> None:
         raise KeyError("oh")
 
@@ -103,7 +112,7 @@ def test_steps_can_be_taken_without_an_agent(toy: Path, tmp_path: Path) -> None:
         assert "the id itself" in played.env.task.description
         assert played.step(WRITE).observation == "File submission.csv written."
         played.step(SUBMIT)
-        played.leave()
+        played.suspend()
     assert played.result is None
     with resume_session(tmp_path / "run") as again:
         assert again.done
@@ -132,7 +141,9 @@ def test_names_are_there_for_people_and_for_type_checkers() -> None:
 
 
 def test_an_import_loads_nothing_before_it_is_needed() -> None:
-    code = "import sys, mlagentbench; print([name for name in sys.modules if name.startswith('mlagentbench')])"
+    code = (
+        "import sys, mlagentbench; print([name for name in sys.modules if name.startswith('mlagentbench')])"
+    )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert loaded == "['mlagentbench']\n"
 
@@ -148,7 +159,8 @@ def example(name: str, *args: object, cwd: Path) -> str:
 def test_the_ten_lines_of_the_document_are_the_example() -> None:
     root = Path(__file__).parents[1]
     assert (
-        f"```python\n{(root / 'examples' / 'ten_lines.py').read_text()}```" in (root / "docs" / "python.md").read_text()
+        f"```python\n{(root / 'examples' / 'ten_lines.py').read_text()}```"
+        in (root / "docs" / "python.md").read_text()
     )
 
 
@@ -214,5 +226,7 @@ def test_the_notebook_in_the_repository_was_executed() -> None:
 )
 def test_an_example_tells_a_person_s_mistake_in_one_line(words: list[str], tmp_path: Path) -> None:
     path = Path(__file__).parents[1] / "examples" / words[0]
-    done = subprocess.run([sys.executable, path, *words[1:]], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, path, *words[1:]], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and "Error" not in done.stderr, done.stderr

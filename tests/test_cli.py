@@ -13,12 +13,23 @@ from pathlib import Path
 
 import pytest
 
-from mlagentbench import cli as command_line
+from mlagentbench.cli.app import app as command_line
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.setup import Setup
-from mlagentbench.runner.start import start
+from mlagentbench.runner.start import start_run
 
-PROMISED = {"task", "edition", "agent", "score", "baseline", "improvement", "success", "valid", "ending", "steps"}
+PROMISED = {
+    "task",
+    "edition",
+    "agent",
+    "score",
+    "baseline",
+    "improvement",
+    "success",
+    "valid",
+    "ending",
+    "steps",
+}
 PROMISED |= {"seconds", "folder"}
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 Said = tuple[int, str, str]
@@ -43,7 +54,7 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 def finished(setup: Setup, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of the tuner that nobody changes."""
     folder = tmp_path_factory.mktemp("finished") / "a [bold] run[/]"
-    assert start(setup, "tuner", folder, limits={"steps": 8}).score
+    assert start_run(setup, "tuner", folder, limits={"steps": 8}).score
     return folder
 
 
@@ -54,7 +65,9 @@ def complaint(said: Said) -> str:
     return err
 
 
-def test_mistakes_are_one_line_and_exit_code_two(call: Callable[..., Said], toy: Path, tmp_path: Path) -> None:
+def test_mistakes_are_one_line_and_exit_code_two(
+    call: Callable[..., Said], toy: Path, tmp_path: Path
+) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
     (tmp_path / "none.py").write_text("x = 1\n")
@@ -76,7 +89,10 @@ def test_mistakes_are_one_line_and_exit_code_two(call: Callable[..., Said], toy:
         ("run", toy, "--instance", "unheard-of"): "is not prepared",
         ("run",): "TASK",
         ("dance",): "dance",
-        ("list", "unicorns"): "there is no list of 'unicorns'; there are: tasks, agents, actions, models, runtimes",
+        (
+            "list",
+            "unicorns",
+        ): "there is no list of 'unicorns'; there are: tasks, agents, actions, models, runtimes",
         ("resume", tmp_path): "is not a run",
         ("resume", tmp_path / "nowhere"): "is not a run",
         ("grade", tmp_path): "no run lies below",
@@ -93,7 +109,9 @@ def test_mistakes_are_one_line_and_exit_code_two(call: Callable[..., Said], toy:
 
 
 @pytest.mark.parametrize("part", ["description.md", "starter", "grade.py", "prepare.py"])
-def test_a_broken_task_folder_is_one_line(call: Callable[..., Said], variant: Callable[..., Path], part: str) -> None:
+def test_a_broken_task_folder_is_one_line(
+    call: Callable[..., Said], variant: Callable[..., Path], part: str
+) -> None:
     assert f"{part} is missing" in complaint(call("run", variant({part: None})))
 
 
@@ -112,7 +130,7 @@ def test_a_damaged_run_is_one_line(call: Callable[..., Said], tmp_path: Path, co
 def test_a_run_of_a_newer_version_and_a_damaged_result_are_one_line(
     call: Callable[..., Said], tmp_path: Path, setup: Setup
 ) -> None:
-    start(setup, "nothing", tmp_path / "run")
+    start_run(setup, "nothing", tmp_path / "run")
     (tmp_path / "run" / "result.json").write_bytes(b"\xff")
     assert "result.json is damaged" in complaint(call("show", tmp_path / "run"))
     spec = json.loads((tmp_path / "run" / "run.json").read_text())
@@ -127,7 +145,9 @@ def test_a_real_process_shows_no_traceback_and_tells_the_shell(cli: Cli, toy: Pa
     assert helped.returncode == 0 and "Usage" in helped.stdout
 
 
-def test_a_run_prints_json_only_and_says_how_it_goes_on_the_other_stream(cli: Cli, toy: Path, tmp_path: Path) -> None:
+def test_a_run_prints_json_only_and_says_how_it_goes_on_the_other_stream(
+    cli: Cli, toy: Path, tmp_path: Path
+) -> None:
     done = cli("run", toy, "--agent", "baseline", "--seed", 3, "--out", tmp_path / "run", "--json")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
@@ -203,14 +223,18 @@ def test_what_an_agent_prints_cannot_command_the_terminal(
     play(act)
     for args in ((), ("--step", 1), ("--step", 3)):
         code, out, _ = call("show", tmp_path / "run", *args)
-        assert code == 0 and not set("\x1b\x07\u202e\u2066") & set(out) and "[bold]x[/nonsense] :smile:" in out
+        assert (
+            code == 0 and not set("\x1b\x07\u202e\u2066") & set(out) and "[bold]x[/nonsense] :smile:" in out
+        )
     assert call("show", tmp_path / "run", "--step", 2, "--diff")[0] == 0
 
 
 def test_a_run_is_graded_and_verified_again(call: Callable[..., Said], finished: Path) -> None:
     code, out, err = call("grade", finished, "--every-step", "--json")
     grades = json.loads(out)
-    assert code == 0 and [grade["step"] for grade in grades] == list(range(len(RunFolder(finished).steps()) + 1))
+    assert code == 0 and [grade["step"] for grade in grades] == list(
+        range(len(RunFolder(finished).steps()) + 1)
+    )
     assert grades[0]["invalid"] == "submission.csv is missing" and grades[2]["score"] == 5.0 and err == ""
     code, out, _ = call("verify", finished)
     assert code == 0 and "FAIL" not in out and out.count("ok  ") > 20
@@ -218,8 +242,10 @@ def test_a_run_is_graded_and_verified_again(call: Callable[..., Said], finished:
     assert code == 0 and all(check["holds"] for check in json.loads(out))
 
 
-def test_a_claim_that_does_not_hold_is_exit_code_one(call: Callable[..., Said], setup: Setup, tmp_path: Path) -> None:
-    start(setup, "nothing", tmp_path / "run")
+def test_a_claim_that_does_not_hold_is_exit_code_one(
+    call: Callable[..., Said], setup: Setup, tmp_path: Path
+) -> None:
+    start_run(setup, "nothing", tmp_path / "run")
     path = tmp_path / "run" / "result.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "success": True}))
     code, out, _ = call("verify", tmp_path / "run")
@@ -269,7 +295,10 @@ def running(mark: str) -> list[str]:
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            if mark in (process / "cmdline").read_text() and "State:\tZ" not in (process / "status").read_text():
+            if (
+                mark in (process / "cmdline").read_text()
+                and "State:\tZ" not in (process / "status").read_text()
+            ):
                 found.append((process / "cmdline").read_text())
         except OSError:
             continue
@@ -283,7 +312,15 @@ def test_ctrl_c_says_how_to_resume_and_leaves_nothing_running(
     (tmp_path / "slow.py").write_text(SLOW)
     mark = str(tmp_path / "mark-of-this-test")
     environment = {**os.environ, "MARK": mark}
-    command = ["run", str(toy), "--agent", str(tmp_path / "slow.py"), "--out", str(tmp_path / "run"), "--json"]
+    command = [
+        "run",
+        str(toy),
+        "--agent",
+        str(tmp_path / "slow.py"),
+        "--out",
+        str(tmp_path / "run"),
+        "--json",
+    ]
     with subprocess.Popen(
         [sys.executable, "-m", "mlagentbench", *command],
         stdout=subprocess.PIPE,
@@ -333,7 +370,9 @@ def test_a_run_goes_on_when_nobody_listens_any_more(tmp_path: Path, toy: Path) -
 def test_a_killed_harness_takes_its_grader_along(
     tmp_path: Path, variant: Callable[..., Path], until: Callable[..., None]
 ) -> None:
-    body = f"import os; open({str(tmp_path / 'pid')!r}, 'w').write(f'{{os.getpid()}}.')\n    while True: pass\n"
+    body = (
+        f"import os; open({str(tmp_path / 'pid')!r}, 'w').write(f'{{os.getpid()}}.')\n    while True: pass\n"
+    )
     task = variant({"grade.py": "def grade(submission, private):\n    " + body})
     command = [sys.executable, "-m", "mlagentbench", "run", str(task), "--agent", "baseline"]
     with subprocess.Popen([*command, "--out", str(tmp_path / "run")], stderr=subprocess.DEVNULL) as harness:
@@ -369,7 +408,9 @@ def test_a_working_folder_that_is_gone_spoils_no_exit_code(cli: Cli, tmp_path: P
     (tmp_path / "gone").mkdir()
     leave = ["sh", "-c", 'cd "$1" && rmdir "$1" && shift && exec "$@"', "sh", str(tmp_path / "gone")]
     command = [sys.executable, "-m", "mlagentbench", "run", str(toy), "--agent", "baseline"]
-    done = subprocess.run([*leave, *command, "--out", str(tmp_path / "run")], capture_output=True, check=False)
+    done = subprocess.run(
+        [*leave, *command, "--out", str(tmp_path / "run")], capture_output=True, check=False
+    )
     assert done.returncode == 0 and f"show {tmp_path / 'run'}".encode() in done.stdout, done.stderr
 
 
@@ -441,7 +482,9 @@ def test_a_full_disk_is_a_fault_that_loses_nothing(tmp_path: Path, toy: Path) ->
 
 
 @pytest.mark.parametrize("given", [("--step", "3"), ("--diff",)])
-def test_what_is_asked_of_a_run_is_not_ignored_for_a_task(cli: Cli, toy: Path, given: tuple[str, ...]) -> None:
+def test_what_is_asked_of_a_run_is_not_ignored_for_a_task(
+    cli: Cli, toy: Path, given: tuple[str, ...]
+) -> None:
     done = cli("show", toy, *given)
     assert (done.returncode, done.stdout) == (2, "") and "--step and --diff are for runs" in done.stderr
 

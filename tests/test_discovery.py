@@ -22,29 +22,29 @@ def write(tmp_path: Path):
 
 
 def test_agents_and_actions_are_found_by_their_files() -> None:
-    assert {"nothing", "baseline", "reference", "tuner", "human"} <= set(discovery.names("agents"))
-    assert "write_file" in discovery.names("actions")
-    assert "base" not in discovery.names("agents") + discovery.names("actions")
+    assert {"nothing", "baseline", "reference", "tuner", "human"} <= set(discovery.plugin_names("agents"))
+    assert "write_file" in discovery.plugin_names("actions")
+    assert "base" not in discovery.plugin_names("agents") + discovery.plugin_names("actions")
 
 
 def test_every_agent_of_the_suite_loads() -> None:
-    for name in discovery.names("agents"):
-        assert issubclass(agents.load(name), agents.Agent)
+    for name in discovery.plugin_names("agents"):
+        assert issubclass(agents.load_agent_class(name), agents.Agent)
 
 
 def test_an_unknown_agent_is_answered_with_those_that_exist() -> None:
     with pytest.raises(UsageError, match=r"no agent 'genius'; there are: .*tuner.*--agent PATH\.py"):
-        agents.load("genius")
+        agents.load_agent_class("genius")
 
 
 def test_a_file_with_one_agent_gives_that_agent(write) -> None:
-    assert agents.load(write(IMPORTS + ONE)).__name__ == "One"
+    assert agents.load_agent_class(write(IMPORTS + ONE)).__name__ == "One"
 
 
 def test_other_names_for_the_agent_and_abstract_ones_do_not_count(write) -> None:
     halfway = "class Halfway(Agent):\n    @abstractmethod\n    def think(self): ...\n"
     whole = "class Whole(Halfway):\n    def think(self): pass\n    def run(self, env): pass\nAlias = Whole\n"
-    assert agents.load(write(IMPORTS + halfway + whole)).__name__ == "Whole"
+    assert agents.load_agent_class(write(IMPORTS + halfway + whole)).__name__ == "Whole"
 
 
 @pytest.mark.parametrize(
@@ -62,20 +62,20 @@ def test_other_names_for_the_agent_and_abstract_ones_do_not_count(write) -> None
 )
 def test_a_file_that_holds_no_agent_is_one_line(write, text: str, sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence) as caught:
-        agents.load(write(text))
+        agents.load_agent_class(write(text))
     assert "\n" not in str(caught.value)
 
 
 def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     for path in (tmp_path / "missing.py", tmp_path):
         with pytest.raises(UsageError, match="there is no file"):
-            discovery.module_at(path)
+            discovery.load_module_from_file(path)
 
 
 def test_an_agent_that_cannot_be_made_is_one_line(write) -> None:
-    kind = agents.load(write(IMPORTS + ONE + "    def __init__(self): pass\n"))
+    kind = agents.load_agent_class(write(IMPORTS + ONE + "    def __init__(self): pass\n"))
     with pytest.raises(UsageError, match="the agent One cannot be made: TypeError"):
-        agents.make(kind, 0)
+        agents.instantiate_agent(kind, 0)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,11 @@ def test_an_agent_that_cannot_be_made_is_one_line(write) -> None:
         ("tree", {"drafts": -1}, "the option drafts of Tree should be greater than or equal to 0"),
         ("tree", {"mends": -1}, "the option mends of Tree should be greater than or equal to 0"),
         ("tree", {"patience": 0}, "the option patience of Tree should be greater than 0"),
-        ("command", {"command": "x", "environment": "{bad"}, "environment of Command should be a valid dictionary"),
+        (
+            "command",
+            {"command": "x", "environment": "{bad"},
+            "environment of Command should be a valid dictionary",
+        ),
         ("command", {"command": "x", "environment": {"A=B": 1}}, "environment cannot set 'A=B'"),
         ("command", {"command": "x\0"}, "a zero byte"),
     ],
@@ -98,11 +102,13 @@ def test_an_option_that_no_run_could_go_by_is_one_line_before_it_begins(
     name: str, options: dict[str, object], sentence: str
 ) -> None:
     with pytest.raises(UsageError, match=sentence) as caught:
-        agents.make(agents.load(name), 0, options)
+        agents.instantiate_agent(agents.load_agent_class(name), 0, options)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("annotation", ["", ": 'Unknown' = None", ": Agent | None = None", ": 3 = None"])
 def test_an_annotation_that_says_nothing_of_data_holds_nothing_up(write, annotation: str) -> None:
-    kind = agents.load(write(IMPORTS + ONE + f"    def __init__(self, seed, told{annotation}): self.told = told\n"))
-    assert vars(agents.make(kind, 0, {"told": 5}))["told"] == 5
+    kind = agents.load_agent_class(
+        write(IMPORTS + ONE + f"    def __init__(self, seed, told{annotation}): self.told = told\n")
+    )
+    assert vars(agents.instantiate_agent(kind, 0, {"told": 5}))["told"] == 5

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from mlagentbench.audit.attacks.self_made_faults import RENAME
-from mlagentbench.environment import Environment
+from mlagentbench.audit.attacks.provoked_faults import RENAME_CODE
+from mlagentbench.environment.environment import Environment
 from mlagentbench.errors import Fault, RunOver
 from mlagentbench.records import Call, Step
 from mlagentbench.runner.folder import RunFolder
-from mlagentbench.runner.setup import set_up
+from mlagentbench.runner.setup import prepare_setup
 from mlagentbench.sandbox.repl import Repl
 
 Open = Callable[..., Environment]
@@ -19,11 +19,11 @@ Do = Callable[..., str]
 
 
 def manifest(env: Environment) -> bytes:
-    return (env.world.store.folder / "manifest.jsonl").read_bytes()
+    return (env.context.store.folder / "manifest.jsonl").read_bytes()
 
 
 def trace(env: Environment) -> list[Step]:
-    return list(RunFolder(env.world.outputs.parent).steps())
+    return list(RunFolder(env.context.outputs_dir.parent).steps())
 
 
 def test_an_unknown_action_is_answered_with_the_nearest_and_with_all(env: Environment, do: Do) -> None:
@@ -44,7 +44,9 @@ def test_an_unknown_action_is_answered_with_the_nearest_and_with_all(env: Enviro
         ({"file_name": ["x"], "content": "y"}, "file_name input should be a valid string"),
     ],
 )
-def test_bad_arguments_are_answered_with_the_right_form(env: Environment, args: dict[str, Any], problem: str) -> None:
+def test_bad_arguments_are_answered_with_the_right_form(
+    env: Environment, args: dict[str, Any], problem: str
+) -> None:
     seen = env.step(Call(action="Write File", args=args))
     assert f"Error: Write File: {problem}" in seen
     assert '"file_name": [a valid file name' in seen and '"content": [the content' in seen
@@ -53,7 +55,18 @@ def test_bad_arguments_are_answered_with_the_right_form(env: Environment, args: 
 
 @pytest.mark.parametrize(
     "value",
-    [object(), {1, object()}, "\ud800", {"x": "\udcff"}, b"\xff", math.nan, (1, 2), {3: {4: 5}}, Path("x"), 10**400],
+    [
+        object(),
+        {1, object()},
+        "\ud800",
+        {"x": "\udcff"},
+        b"\xff",
+        math.nan,
+        (1, 2),
+        {3: {4: 5}},
+        Path("x"),
+        10**400,
+    ],
     ids=lambda value: type(value).__name__,
 )
 def test_odd_arguments_from_an_agent_are_survived_recorded_and_replayed(
@@ -64,7 +77,7 @@ def test_odd_arguments_from_an_agent_are_survived_recorded_and_replayed(
 
     first = act(open_env())
     again = open_env()
-    assert act(again) == first and not again.replaying
+    assert act(again) == first and not again.next_recorded_call
     assert json.loads((tmp_path / "run" / "trace.jsonl").read_text())["observation"] == first
 
 
@@ -83,13 +96,13 @@ def test_every_step_is_on_disk_before_the_agent_sees_it(env: Environment, do: Do
         seen = do(env, "Append File", file_name="log", content=f"{number}\n")
         assert trace(env)[-1].observation == seen
         assert trace(env)[-1].number == number
-        assert env.world.store.content(number, "log").count(b"\n") == number
+        assert env.context.store.read_content(number, "log").count(b"\n") == number
 
 
 def test_reading_actions_neither_scan_nor_snapshot(env: Environment, do: Do) -> None:
     do(env, "Write File", file_name="a.py", content="x = 1\n")
     before = manifest(env)
-    (env.world.workspace.root / "planted").write_text("a scan would find this")
+    (env.context.workspace.root / "planted").write_text("a scan would find this")
     do(env, "List Files", dir_path=".")
     do(env, "Read File", file_name="a.py")
     do(env, "Inspect Script Lines", script_name="a.py", start_line_number=1, end_line_number=1)
@@ -137,7 +150,7 @@ def test_a_script_cannot_lock_the_commands_after_it_out(
     folder = variant({"task.toml": told})
     (folder / "starter" / "data" / "in").mkdir(parents=True)
     (folder / "starter" / "data" / "in" / "kept.csv").write_text("1")
-    env = open_env(setup=set_up(str(folder), "open", "bwrap", print))
+    env = open_env(setup=prepare_setup(str(folder), "open", "bwrap", print))
     do(env, "Write File", file_name="lock.py", content=f"import os; os.chmod({locked!r}, 0)")
     do(env, "Write File", file_name="look.py", content="print(open('data/in/kept.csv').read())")
     assert "exit code 0" in do(env, "Execute Script", script_name="lock.py")
@@ -159,8 +172,10 @@ def test_a_history_that_grows_with_every_step_ends_at_its_limit(open_env: Open, 
     env = open_env(history_gb=0.003)
     do(env, "Write File", file_name="grow.py", content="import os; open('f', 'wb').write(os.urandom(10**6))")
     seen = [do(env, "Execute Script", script_name="grow.py") for _ in range(6)]
-    assert ["history of the workspace would be larger than 3.2 MB" in each for each in seen] == [False] * 3 + [True] * 3
-    assert sum(path.stat().st_size for path in env.world.store.folder.rglob("*") if path.is_file()) < 3.3e6
+    assert ["history of the workspace would be larger than 3.2 MB" in each for each in seen] == [
+        False
+    ] * 3 + [True] * 3
+    assert sum(path.stat().st_size for path in env.context.store.folder.rglob("*") if path.is_file()) < 3.3e6
     assert "f" in do(env, "List Files") and env.fault is None
     assert do(env, "Write File", file_name="g", content="small") == "File g written."
 
@@ -194,11 +209,11 @@ def test_an_interpreter_that_has_itself_woken_is_ended_and_what_it_did_is_undone
     env: Environment, do: Do, until: Callable[[Callable[[], object]], None]
 ) -> None:
     assert do(env, "Python REPL", command=WAKES) == "(no output)"
-    until((env.world.workspace.root / "late.txt").exists)
+    until((env.context.workspace.root / "late.txt").exists)
     seen = do(env, "List Files")
     assert "late.txt" not in seen and "had itself woken, and was ended; the workspace is again" in seen
     assert do(env, "Python REPL", command="'kept' in globals()") == "False"
-    assert "woken" not in do(env, "List Files") and "late.txt" not in env.world.store.state(4)
+    assert "woken" not in do(env, "List Files") and "late.txt" not in env.context.store.state(4)
 
 
 def test_no_command_begins_while_an_interpreter_is_awake(
@@ -209,12 +224,14 @@ def test_no_command_begins_while_an_interpreter_is_awake(
     monkeypatch.setattr(Repl, "at_rest", property(lambda self: next(looks)))
     seen = do(env, "Execute Script", script_name="train.py")
     assert seen.startswith("Error: ") and "had itself woken" in seen and env.steps[-1].execution is None
-    assert env.world.repl is None and "exit code 0" in do(env, "Execute Script", script_name="train.py")
+    assert env.context.repl is None and "exit code 0" in do(env, "Execute Script", script_name="train.py")
 
 
-def test_files_that_change_under_our_hands_end_who_changes_them_and_not_the_run(env: Environment, do: Do) -> None:
+def test_files_that_change_under_our_hands_end_who_changes_them_and_not_the_run(
+    env: Environment, do: Do
+) -> None:
     for _ in range(6):
-        do(env, "Python REPL", command=RENAME)
+        do(env, "Python REPL", command=RENAME_CODE)
         do(env, "Execute Script", script_name="train.py")
     told = "".join(step.observation for step in env.steps)
     assert "what was stopped after its step had itself woken, and was ended" in told
@@ -232,7 +249,9 @@ def test_a_script_may_delete_everything_but_what_is_read_only(env: Environment, 
     assert "exit code 0" in do(env, "Execute Script", script_name="train.py")
 
 
-SPELLINGS = "questions.csv ./questions.csv data/../questions.csv /workspace/questions.csv data//deep/./more.csv"
+SPELLINGS = (
+    "questions.csv ./questions.csv data/../questions.csv /workspace/questions.csv data//deep/./more.csv"
+)
 SPELLINGS += " data/deep/more.csv data/new.csv data //workspace//data/x"
 
 
@@ -278,15 +297,15 @@ attempt("hard link", lambda: (os.link("questions.csv", "hard"), open("hard", "w"
 
 
 def test_read_only_files_that_were_changed_all_the_same_are_put_back(env: Environment, do: Do) -> None:
-    given = (env.world.workspace.root / "questions.csv").read_bytes()
-    (env.world.workspace.root / "questions.csv").write_text("tampered with")
-    (env.world.workspace.root / "data" / "deep" / "more.csv").unlink()
+    given = (env.context.workspace.root / "questions.csv").read_bytes()
+    (env.context.workspace.root / "questions.csv").write_text("tampered with")
+    (env.context.workspace.root / "data" / "deep" / "more.csv").unlink()
     seen = do(env, "Write File", file_name="notes", content="x")
     assert "[read-only files were changed, and put back: " in seen
     assert "questions.csv" in seen and "data/deep/more.csv" in seen
-    assert (env.world.workspace.root / "questions.csv").read_bytes() == given
-    assert env.world.store.content(1, "questions.csv") == given
-    assert env.world.store.content(1, "notes") == b"x"
+    assert (env.context.workspace.root / "questions.csv").read_bytes() == given
+    assert env.context.store.read_content(1, "questions.csv") == given
+    assert env.context.store.read_content(1, "notes") == b"x"
 
 
 def test_links_to_the_answers_lead_nowhere(env: Environment, do: Do, setup) -> None:
@@ -310,8 +329,10 @@ def test_links_to_the_answers_lead_nowhere(env: Environment, do: Do, setup) -> N
     assert secret.read_text().startswith("id,value")
 
 
-def test_a_fault_in_a_step_is_not_swallowed_by_an_agent_that_catches_everything(env: Environment, do: Do) -> None:
-    env.world.outputs.write_text("a file where the folder should be")
+def test_a_fault_in_a_step_is_not_swallowed_by_an_agent_that_catches_everything(
+    env: Environment, do: Do
+) -> None:
+    env.context.outputs_dir.write_text("a file where the folder should be")
     with pytest.raises(Fault, match="exists"):
         do(env, "Execute Script", script_name="train.py")
     with pytest.raises(Fault, match="exists"):
@@ -321,14 +342,17 @@ def test_a_fault_in_a_step_is_not_swallowed_by_an_agent_that_catches_everything(
 
 def test_a_resumed_run_repeats_its_record_and_goes_on(open_env: Open, do: Do) -> None:
     first = open_env()
-    seen = [do(first, "Write File", file_name="a", content="1"), do(first, "Execute Script", script_name="train.py")]
+    seen = [
+        do(first, "Write File", file_name="a", content="1"),
+        do(first, "Execute Script", script_name="train.py"),
+    ]
     clock = first.steps[-1].clock
-    (first.world.workspace.root / "a").write_text("spoiled after the kill")
+    (first.context.workspace.root / "a").write_text("spoiled after the kill")
     env = open_env()
-    assert env.clock == 0 and env.replaying == first.steps[0].call
+    assert env.elapsed_seconds == 0 and env.next_recorded_call == first.steps[0].call
     assert do(env, "Write File", file_name="a", content="1") == seen[0]
     assert do(env, "Execute Script", script_name="train.py") == seen[1]
-    assert env.replaying is None and env.clock >= clock
+    assert env.next_recorded_call is None and env.elapsed_seconds >= clock
     assert do(env, "Read File", file_name="a") == "1"
     assert env.steps[-1].clock >= clock and [step.number for step in trace(env)] == [1, 2, 3]
 
@@ -341,17 +365,21 @@ def test_the_time_that_a_replay_takes_is_not_counted(open_env: Open, do: Do) -> 
     env = open_env()
     for number in range(3):
         do(env, "Python REPL", command=f"import time; time.sleep(0.3); x = {number}")
-    assert used <= env.clock < used + 0.2
+    assert used <= env.elapsed_seconds < used + 0.2
     assert do(env, "Python REPL", command="x") == "2"
 
 
-def test_an_agent_that_does_not_repeat_itself_is_a_fault_that_says_how_to_go_on(open_env: Open, do: Do) -> None:
+def test_an_agent_that_does_not_repeat_itself_is_a_fault_that_says_how_to_go_on(
+    open_env: Open, do: Do
+) -> None:
     env = open_env()
     do(env, "List Files")
     do(env, "Write File", file_name="a", content="1")
     env = open_env()
     do(env, "List Files")
-    with pytest.raises(Fault, match=r"step 2 was Write File, now it asks for Read File; resume with --from-step 1"):
+    with pytest.raises(
+        Fault, match=r"step 2 was Write File, now it asks for Read File; resume with --from-step 1"
+    ):
         do(env, "Read File", file_name="a")
     env = open_env()
     do(env, "List Files")
@@ -362,15 +390,17 @@ def test_an_agent_that_does_not_repeat_itself_is_a_fault_that_says_how_to_go_on(
 def test_other_thoughts_are_no_other_calls(open_env: Open) -> None:
     open_env().step(Call(action="List Files", thought="hm \ud800"))
     env = open_env()
-    assert env.replaying and env.replaying.thought == "hm \\ud800"
+    assert env.next_recorded_call and env.next_recorded_call.thought == "hm \\ud800"
     env.step(Call(action="List Files", thought="aha"))
-    assert not env.replaying
+    assert not env.next_recorded_call
 
 
-def test_a_script_that_removes_the_workspace_itself_leaves_it_empty(open_env: Open, do: Do, toy: Path) -> None:
-    from mlagentbench.runner.setup import set_up
+def test_a_script_that_removes_the_workspace_itself_leaves_it_empty(
+    open_env: Open, do: Do, toy: Path
+) -> None:
+    from mlagentbench.runner.setup import prepare_setup
 
-    env = open_env(setup=set_up(str(toy), "open", "none", lambda line: None))
+    env = open_env(setup=prepare_setup(str(toy), "open", "none", lambda line: None))
     do(env, "Write File", file_name="gone.py", content="import os, shutil\nshutil.rmtree(os.getcwd())\n")
     seen = do(env, "Execute Script", script_name="gone.py")
     assert "read-only files were changed, and put back" in seen

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mlagentbench.errors import Fault
-from mlagentbench.journal import Journal
+from mlagentbench.system.journal import Journal
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def lines(journal: Journal) -> list[str]:
 
 def test_a_journal_that_was_never_written_has_no_lines(journal: Journal) -> None:
     assert lines(journal) == []
-    journal.cut(0)
+    journal.truncate(0)
     assert not journal.path.exists()
 
 
@@ -37,7 +37,7 @@ def test_a_torn_last_line_does_not_count_and_can_be_cut_off(journal: Journal) ->
     with journal.path.open("ab") as file:
         file.write(b'{"torn": ')
     assert lines(journal) == ["whole\n"]
-    journal.cut(6)
+    journal.truncate(6)
     journal.append("next")
     assert lines(journal) == ["whole\n", "next\n"]
 
@@ -48,7 +48,7 @@ def test_a_line_that_does_not_fit_leaves_the_file_as_it_was(journal: Journal) ->
 import resource, signal
 from pathlib import Path
 from mlagentbench.errors import Fault
-from mlagentbench.journal import Journal
+from mlagentbench.system.journal import Journal
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (50, 50))
 try:

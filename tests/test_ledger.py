@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from parrot import Parrot
+from fake_model import FakeModel
 
-from mlagentbench.environment import Environment
+from mlagentbench.environment.environment import Environment
 from mlagentbench.errors import Fault, ModelFault, PromptTooLong, RunOver, UsageError
 from mlagentbench.models.base import Price
-from mlagentbench.models.base import load as load_model
+from mlagentbench.models.base import load_model as load_model
 from mlagentbench.records import Call, Message, ModelCall, Prompt, Result
 from mlagentbench.runner.folder import RunFolder
 
@@ -37,9 +37,15 @@ def calls(tmp_path: Path, name: str = "run") -> list[ModelCall]:
 
 
 def test_every_call_is_on_disk_with_what_it_was_for_and_what_it_cost(play: Play, tmp_path: Path) -> None:
-    result = play(chat(2), models={"main": Parrot(["one", "two"])})
+    result = play(chat(2), models={"main": FakeModel(["one", "two"])})
     first, second = calls(tmp_path)
-    assert (first.number, first.step, first.role, first.inside, first.model) == (1, 1, "main", False, "parrot")
+    assert (first.number, first.step, first.role, first.inside, first.model) == (
+        1,
+        1,
+        "main",
+        False,
+        "parrot",
+    )
     assert (second.number, second.step) == (2, 2)
     assert second.prompt.messages == (Message(role="user", text="what comes as number 1?"),)
     assert second.reply and second.reply.text == "two"
@@ -48,18 +54,18 @@ def test_every_call_is_on_disk_with_what_it_was_for_and_what_it_cost(play: Play,
 
 
 def test_a_role_without_a_model_of_its_own_is_played_by_main(open_env: Callable[..., Environment]) -> None:
-    env = open_env(models={"main": Parrot(["main"] * 2), "fast": Parrot(["fast"])})
+    env = open_env(models={"main": FakeModel(["main"] * 2), "fast": FakeModel(["fast"])})
     assert [ask(env, "who?", role=role) for role in ("main", "fast", "edit")] == ["main", "fast", "main"]
 
 
 def test_a_run_stops_before_the_call_that_would_pass_its_token_limit(play: Play, tmp_path: Path) -> None:
-    result = play(chat(9), models={"main": Parrot(["x"] * 9)}, tokens=125)
+    result = play(chat(9), models={"main": FakeModel(["x"] * 9)}, tokens=125)
     assert (result.ending, result.steps, result.tokens) == ("tokens", 3, 120)
     assert len(calls(tmp_path)) == 3
 
 
 def test_a_run_stops_before_the_call_that_would_pass_its_money_limit(play: Play) -> None:
-    parrot = Parrot(["x"] * 9)
+    parrot = FakeModel(["x"] * 9)
     parrot.price = Price(0.0005, 0.001)
     result = play(chat(9), models={"main": parrot}, dollars=0.0235)
     assert (result.ending, result.dollars) == ("money", 0.02)
@@ -67,13 +73,13 @@ def test_a_run_stops_before_the_call_that_would_pass_its_money_limit(play: Play)
 
 
 def test_a_reply_is_cut_short_where_it_could_pass_the_limit(play: Play) -> None:
-    parrot = Parrot(["x"] * 9)
+    parrot = FakeModel(["x"] * 9)
     play(chat(2), models={"main": parrot}, tokens=100)
     assert [prompt.max_tokens for prompt in parrot.prompts] == [92, 52]
 
 
 def test_a_money_limit_needs_a_price(open_env: Callable[..., Environment]) -> None:
-    parrot = Parrot(["x"])
+    parrot = FakeModel(["x"])
     parrot.price = None
     with pytest.raises(UsageError, match="price is known"):
         ask(open_env(models={"main": parrot}, dollars=1), "hello")
@@ -84,10 +90,16 @@ def test_a_run_without_a_model_says_what_to_pass(env: Environment) -> None:
         ask(env, "hello")
 
 
-def test_a_provider_that_fails_is_a_fault_and_the_run_goes_on_when_it_is_back(play: Play, tmp_path: Path) -> None:
-    result = play(chat(3), models={"main": Parrot(["one", ModelFault("overloaded for an hour")])})
-    assert (result.ending, result.valid, result.note) == ("fault", False, "ModelFault: overloaded for an hour")
-    again = Parrot(["one", "two", "three"])
+def test_a_provider_that_fails_is_a_fault_and_the_run_goes_on_when_it_is_back(
+    play: Play, tmp_path: Path
+) -> None:
+    result = play(chat(3), models={"main": FakeModel(["one", ModelFault("overloaded for an hour")])})
+    assert (result.ending, result.valid, result.note) == (
+        "fault",
+        False,
+        "ModelFault: overloaded for an hour",
+    )
+    again = FakeModel(["one", "two", "three"])
     result = play(chat(3), models={"main": again})
     assert (result.ending, result.tokens, [p.messages[0].text[-2] for p in again.prompts]) == (
         "submitted",
@@ -96,13 +108,17 @@ def test_a_provider_that_fails_is_a_fault_and_the_run_goes_on_when_it_is_back(pl
     )
 
 
-def test_whatever_else_fails_when_a_model_is_asked_is_no_crash_of_the_agent(play: Play, tmp_path: Path) -> None:
-    result = play(chat(2), models={"main": Parrot(["one", RuntimeError("can't start new thread")])})
+def test_whatever_else_fails_when_a_model_is_asked_is_no_crash_of_the_agent(
+    play: Play, tmp_path: Path
+) -> None:
+    result = play(chat(2), models={"main": FakeModel(["one", RuntimeError("can't start new thread")])})
     assert result.ending == "fault" and result.note.startswith("Fault: RuntimeError: can't start new thread")
-    assert play(chat(2), models={"main": Parrot(["one", "two"])}).ending == "submitted"
+    assert play(chat(2), models={"main": FakeModel(["one", "two"])}).ending == "submitted"
 
 
-def test_too_long_a_prompt_is_the_agents_to_answer_and_is_replayed_as_such(play: Play, tmp_path: Path) -> None:
+def test_too_long_a_prompt_is_the_agents_to_answer_and_is_replayed_as_such(
+    play: Play, tmp_path: Path
+) -> None:
     def behaviour(env: Environment) -> None:
         try:
             said = ask(env, "x" * 1000)
@@ -113,10 +129,13 @@ def test_too_long_a_prompt_is_the_agents_to_answer_and_is_replayed_as_such(play:
         env.step(Call(action="Final Answer", args={"final_answer": said}))
 
     lines = [PromptTooLong("at most 100 tokens"), "good", "done"]
-    play(behaviour, models={"main": Parrot(lines)})
+    play(behaviour, models={"main": FakeModel(lines)})
     assert (calls(tmp_path)[0].too_long, calls(tmp_path)[0].reply) == ("at most 100 tokens", None)
-    result = play(behaviour, models={"main": Parrot([])}, from_step=2)
-    assert result.steps == 2 and calls(tmp_path)[1].prompt.messages[0].text == "shorter, since at most 100 tokens"
+    result = play(behaviour, models={"main": FakeModel([])}, from_step=2)
+    assert (
+        result.steps == 2
+        and calls(tmp_path)[1].prompt.messages[0].text == "shorter, since at most 100 tokens"
+    )
 
 
 @pytest.mark.parametrize("kept", range(4))
@@ -125,7 +144,7 @@ def test_a_resumed_run_asks_only_what_was_not_answered_and_ends_the_same(
     play: Play, tmp_path: Path, kept: int, asked: int
 ) -> None:
     lines = ["one", "two", "three"]
-    play(chat(3), models={"main": Parrot(lines)})
+    play(chat(3), models={"main": FakeModel(lines)})
     folder = RunFolder(tmp_path / "run")
     whole, spoken = folder.trace.path.read_text(), [call.prompt for call in folder.calls()]
     known = min(kept + asked, 3)
@@ -133,7 +152,7 @@ def test_a_resumed_run_asks_only_what_was_not_answered_and_ends_the_same(
         text = "".join(journal.path.read_text().splitlines(keepends=True)[:count])
         journal.path.write_text(text + '{"torn')  # as a kill leaves it
     (folder.path / "result.json").unlink()
-    parrot = Parrot(lines)
+    parrot = FakeModel(lines)
     result = play(chat(3), models={"main": parrot})
     assert (result.ending, result.tokens, len(parrot.prompts)) == ("submitted", 120, 3 - known)
     assert [call.prompt for call in folder.calls()] == spoken
@@ -147,22 +166,26 @@ def _story(trace: str) -> list[tuple[Any, ...]]:
 
 
 def test_from_an_earlier_step_the_model_is_asked_anew(play: Play, tmp_path: Path) -> None:
-    play(chat(3), models={"main": Parrot(["one", "two", "three"])})
-    again = Parrot(["one", "zwei", "drei"])
+    play(chat(3), models={"main": FakeModel(["one", "two", "three"])})
+    again = FakeModel(["one", "zwei", "drei"])
     result = play(chat(3), models={"main": again}, from_step=1)
     assert [call.reply and call.reply.text for call in calls(tmp_path)] == ["one", "zwei", "drei"]
     assert (result.tokens, len(again.prompts)) == (120, 2)
 
 
 def test_an_agent_that_asks_otherwise_than_before_is_a_fault_that_says_how_to_go_on(play: Play) -> None:
-    play(chat(3), models={"main": Parrot(["one", "two", "three"])})
+    play(chat(3), models={"main": FakeModel(["one", "two", "three"])})
     moods = iter("abc")
 
     def moody(env: Environment) -> None:
         ask(env, next(moods))
 
-    result = play(moody, models={"main": Parrot([])}, from_step=2)
-    assert result.ending == "fault" and "does not repeat itself" in result.note and "--from-step 0" in result.note
+    result = play(moody, models={"main": FakeModel([])}, from_step=2)
+    assert (
+        result.ending == "fault"
+        and "does not repeat itself" in result.note
+        and "--from-step 0" in result.note
+    )
 
 
 def test_after_the_last_step_an_agent_may_ask_otherwise_and_what_was_paid_stays_paid(
@@ -176,22 +199,25 @@ def test_after_the_last_step_an_agent_may_ask_otherwise_and_what_was_paid_stays_
         env.step(Call(action="Final Answer", args={"final_answer": ask(env, "anything else?")}))
 
     with pytest.raises(KeyboardInterrupt):
-        play(first, models={"main": Parrot(["lost"])})
-    result = play(second, models={"main": Parrot(["lost", "found"])})
-    assert (result.tokens, [call.reply and call.reply.text for call in calls(tmp_path)]) == (80, ["lost", "found"])
+        play(first, models={"main": FakeModel(["lost"])})
+    result = play(second, models={"main": FakeModel(["lost", "found"])})
+    assert (result.tokens, [call.reply and call.reply.text for call in calls(tmp_path)]) == (
+        80,
+        ["lost", "found"],
+    )
 
 
 def test_what_models_say_and_hear_may_be_no_utf8(play: Play, tmp_path: Path) -> None:
     def behaviour(env: Environment) -> None:
         env.step(Call(action="Final Answer", args={"final_answer": ask(env, "\udcff")}))
 
-    play(behaviour, models={"main": Parrot(["\ud800!"])})
+    play(behaviour, models={"main": FakeModel(["\ud800!"])})
     (call,) = calls(tmp_path)
     assert (call.prompt.messages[0].text, call.reply and call.reply.text) == ("\\udcff", "\\ud800!")
 
 
 def test_a_recorded_model_answers_as_the_models_of_another_run_did(play: Play, tmp_path: Path) -> None:
-    play(chat(3), models={"main": Parrot(["one", "two", "three"])})
+    play(chat(3), models={"main": FakeModel(["one", "two", "three"])})
     result = play(chat(3), "again", models={"main": load_model(f"recorded:{tmp_path / 'run'}")})
     assert (result.tokens, result.dollars) == (120, 0.0)
     assert [c.reply and c.reply.text for c in calls(tmp_path, "again")] == ["one", "two", "three"]
@@ -212,14 +238,14 @@ def test_a_scripted_model_reads_its_lines_from_a_file(play: Play, tmp_path: Path
 
 
 def test_asking_after_the_end_is_refused(open_env: Callable[..., Environment]) -> None:
-    env = open_env(models={"main": Parrot([])})
+    env = open_env(models={"main": FakeModel([])})
     env.step(Call(action="Final Answer", args={"final_answer": ""}))
     with pytest.raises(RunOver, match="submitted"):
         ask(env, "hello?")
 
 
 def test_a_damaged_record_is_a_fault_that_names_the_line(play: Play, tmp_path: Path) -> None:
-    play(chat(1), models={"main": Parrot(["one"])})
+    play(chat(1), models={"main": FakeModel(["one"])})
     (tmp_path / "run" / "model_calls.jsonl").write_text('{"number": 1}\n')
     with pytest.raises(Fault, match=r"model_calls.jsonl: line 1 is damaged"):
         calls(tmp_path)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mlagentbench.home import home
 from mlagentbench.runner.folder import RunFolder
+from mlagentbench.system.cache import cache_dir
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 TALKER = """
@@ -38,7 +38,9 @@ def ended(folder: Path) -> tuple[str, str, float | None]:
 
 
 @pytest.mark.parametrize("deaf", ["a reader that went away", "a full disk"])
-def test_an_agent_that_talks_does_not_crash_because_nobody_can_hear_it(deaf: str, tmp_path: Path, toy: Path) -> None:
+def test_an_agent_that_talks_does_not_crash_because_nobody_can_hear_it(
+    deaf: str, tmp_path: Path, toy: Path
+) -> None:
     (tmp_path / "talker.py").write_text(TALKER)
     if deaf == "a full disk":
         stderr = os.open("/dev/full", os.O_WRONLY)
@@ -46,7 +48,9 @@ def test_an_agent_that_talks_does_not_crash_because_nobody_can_hear_it(deaf: str
         reader, stderr = os.pipe()
         os.close(reader)
     command = [sys.executable, "-m", "mlagentbench", "run", toy, "--agent", tmp_path / "talker.py"]
-    done = subprocess.run([*command, "--out", tmp_path / "run", "--json"], stdout=subprocess.PIPE, stderr=stderr)
+    done = subprocess.run(
+        [*command, "--out", tmp_path / "run", "--json"], stdout=subprocess.PIPE, stderr=stderr
+    )
     os.close(stderr)
     assert ended(tmp_path / "run") == ("submitted", "", 5.0)
     assert done.returncode == 0 and json.loads(done.stdout)["ending"] == "submitted"
@@ -54,10 +58,24 @@ def test_an_agent_that_talks_does_not_crash_because_nobody_can_hear_it(deaf: str
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 @pytest.mark.parametrize("what", ["run", "batch"])
-def test_a_closed_stream_is_like_one_that_nobody_reads(closed: str, what: str, tmp_path: Path, toy: Path) -> None:
+def test_a_closed_stream_is_like_one_that_nobody_reads(
+    closed: str, what: str, tmp_path: Path, toy: Path
+) -> None:
     words = [str(toy)] if what == "run" else ["--task", str(toy)]
-    command = [sys.executable, "-m", "mlagentbench", what, *words, "--agent", "baseline", "--out", tmp_path / "out"]
-    done = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *command], check=False, capture_output=True)
+    command = [
+        sys.executable,
+        "-m",
+        "mlagentbench",
+        what,
+        *words,
+        "--agent",
+        "baseline",
+        "--out",
+        tmp_path / "out",
+    ]
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *command], check=False, capture_output=True
+    )
     assert done.returncode == 0, done.stderr
     found = [path.parent for path in (tmp_path / "out").glob("**/result.json")]
     assert [ended(path) for path in found] == [("submitted", "", 5.0)]
@@ -90,20 +108,29 @@ mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && shift && exec "$@"
 """
 
 
-def test_a_cache_that_can_only_be_read_is_found_before_anything_begins(cli: Cli, toy: Path, tmp_path: Path) -> None:
+def test_a_cache_that_can_only_be_read_is_found_before_anything_begins(
+    cli: Cli, toy: Path, tmp_path: Path
+) -> None:
     cache = tmp_path / "cache"
     cache.mkdir()
-    (cache / "runtimes").symlink_to(home() / "runtimes")
+    (cache / "runtimes").symlink_to(cache_dir() / "runtimes")
     environment = {**os.environ, "MLAGENTBENCH_HOME": str(cache)}
     words = ["run", str(toy), "--agent", "baseline", "--out"]
     assert cli(*words, tmp_path / "before", env=environment).returncode == 0
     unshare = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
     read_only = [*unshare, "sh", "-c", READ_ONLY, "sh", str(cache), sys.executable, "-m", "mlagentbench"]
-    for command in ([*words, str(tmp_path / "run")], ["resume", "--from-step", "1", str(tmp_path / "before")]):
-        done = subprocess.run([*read_only, *command], capture_output=True, text=True, check=False, env=environment)
+    for command in (
+        [*words, str(tmp_path / "run")],
+        ["resume", "--from-step", "1", str(tmp_path / "before")],
+    ):
+        done = subprocess.run(
+            [*read_only, *command], capture_output=True, text=True, check=False, env=environment
+        )
         assert done.returncode == 2 and f"cannot write to {cache}: Read-only file system" in done.stderr
     assert not (tmp_path / "run").exists() and ended(tmp_path / "before") == ("submitted", "", 5.0)
-    found = subprocess.run([*read_only, "doctor"], capture_output=True, text=True, check=False, env=environment)
+    found = subprocess.run(
+        [*read_only, "doctor"], capture_output=True, text=True, check=False, env=environment
+    )
     assert found.returncode == 1 and f"FAIL  cache: cannot write to {cache}" in found.stdout, found.stderr
 
 
@@ -143,11 +170,22 @@ class Waiting(Agent):
 
 
 @pytest.mark.parametrize("what", ["run", "batch"])
-def test_a_terminal_that_is_closed_takes_nothing_along_but_the_drawing(what: str, tmp_path: Path, toy: Path) -> None:
+def test_a_terminal_that_is_closed_takes_nothing_along_but_the_drawing(
+    what: str, tmp_path: Path, toy: Path
+) -> None:
     mark = str(tmp_path / "begun")
     (tmp_path / "waiting.py").write_text(WAITING.format(mark=mark))
     words = [str(toy)] if what == "run" else ["--task", str(toy)]
-    command = [sys.executable, "-m", "mlagentbench", what, *words, "--agent", tmp_path / "waiting.py", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "mlagentbench",
+        what,
+        *words,
+        "--agent",
+        tmp_path / "waiting.py",
+        "--json",
+    ]
     shell = [sys.executable, "-c", TERMINAL, mark, *command, "--out", tmp_path / "out"]
     done = subprocess.run(shell, check=False, stdout=subprocess.PIPE, timeout=60)
     assert done.returncode == 0 and b'"ending": "submitted"' in done.stdout

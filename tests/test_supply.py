@@ -19,10 +19,13 @@ from packaging.requirements import Requirement
 
 from mlagentbench.errors import SandboxFault
 from mlagentbench.runtimes import base
-from mlagentbench.runtimes.base import ensure, names, requirements
+from mlagentbench.runtimes.base import ensure_runtime, read_requirements, runtime_names
 
 ROOT = Path(__file__).parents[1]
-LOCKS = [*sorted((ROOT / "requirements").glob("*.txt")), *sorted((base.LISTS / "locked").glob("*.txt"))]
+LOCKS = [
+    *sorted((ROOT / "requirements").glob("*.txt")),
+    *sorted((base.REQUIREMENTS_FOLDER / "locked").glob("*.txt")),
+]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LINE = re.compile(
     r"(?P<name>[a-z0-9-]+)==(?P<version>[\w.]+)( ; (?P<marker>.+))?(?P<hashes>( --hash=sha256:[0-9a-f]{64})+)"
@@ -56,7 +59,9 @@ def wheel(folder: Path, answer: int, name: str = "tiny", needs: str = "") -> str
             f"{name}-1.0.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
             f"{name}-1.0.dist-info/RECORD": "",
         }.items():
-            archive.writestr(zipfile.ZipInfo(file), text)  # of no date, so that the hash is the same each time
+            archive.writestr(
+                zipfile.ZipInfo(file), text
+            )  # of no date, so that the hash is the same each time
     return sha256(path.read_bytes()).hexdigest()
 
 
@@ -93,10 +98,13 @@ def test_who_only_runs_and_who_tests_have_the_same_versions() -> None:
     assert set(lines(ROOT / "requirements" / "run.txt")) < set(lines(ROOT / "requirements" / "dev.txt"))
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", runtime_names())
 def test_every_package_of_a_runtime_is_locked_but_torch_which_has_many_builds(name: str) -> None:
-    listed = {re.sub("_", "-", line) for line in requirements(name)}
-    held = {f"{name}=={version}" for name, version in versions(base.LISTS / "locked" / f"{name}.txt").items()}
+    listed = {re.sub("_", "-", line) for line in read_requirements(name)}
+    held = {
+        f"{name}=={version}"
+        for name, version in versions(base.REQUIREMENTS_FOLDER / "locked" / f"{name}.txt").items()
+    }
     assert {line for line in listed - held if not line.startswith("torch==")} == set() == held - listed
 
 
@@ -115,9 +123,9 @@ def test_a_runtime_is_made_of_the_locked_files_and_of_no_others(lists: Path, she
     (lists / "locked" / "small.txt").write_text(f"tiny==1.0 --hash=sha256:{wheel(shelf, 41)}\n")
     wheel(shelf, 42)  # somebody put another file in its place
     with pytest.raises(SandboxFault, match=r"the runtime small cannot be built: ERROR: .*HASHES"):
-        ensure("small", lambda line: None)
+        ensure_runtime("small", lambda line: None)
     wheel(shelf, 41)
-    assert (ensure("small", lambda line: None).packages / "tiny.py").read_text() == "ANSWER = 41\n"
+    assert (ensure_runtime("small", lambda line: None).packages / "tiny.py").read_text() == "ANSWER = 41\n"
 
 
 def test_of_a_package_with_many_builds_the_hash_is_noted_and_what_its_build_needs_comes_along(
@@ -126,7 +134,7 @@ def test_of_a_package_with_many_builds_the_hash_is_noted_and_what_its_build_need
     (lists / "small.txt").write_text("tiny==1.0\nbig==1.0\n")
     (lists / "locked" / "small.txt").write_text(f"tiny==1.0 --hash=sha256:{wheel(shelf, 41)}\n")
     needed, big = wheel(shelf, 1, "driver"), wheel(shelf, 2, "big", needs="driver")
-    built = ensure("small", lambda line: None)
+    built = ensure_runtime("small", lambda line: None)
     assert {path.name for path in built.packages.glob("*.py")} == {"tiny.py", "big.py", "driver.py"}
     noted = (built.folder / "requirements.txt").read_text()
     assert f"big==1.0 --hash=sha256:{big}\n" in noted and f"driver==1.0 --hash=sha256:{needed}\n" in noted
@@ -137,7 +145,7 @@ def test_a_package_without_a_lock_that_is_nowhere_is_one_line(lists: Path, shelf
     (lists / "small.txt").write_text("tiny==1.0\nbig==1.0\n")
     (lists / "locked" / "small.txt").write_text(f"tiny==1.0 --hash=sha256:{wheel(shelf, 41)}\n")
     with pytest.raises(SandboxFault, match=r"the runtime small cannot be built: ERROR: .*big==1\.0"):
-        ensure("small", lambda line: None)
+        ensure_runtime("small", lambda line: None)
 
 
 def test_make_installs_no_file_with_another_hash(shelf: Path) -> None:
@@ -164,7 +172,9 @@ def advisories() -> Iterator[tuple[str, list[str]]]:
             query = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             asked.append(query["package"]["name"])
             found = {
-                "vulns": [{"id": "TEST-1", "summary": "a hole", "affected": [], "modified": "2026-01-01T00:00:00Z"}]
+                "vulns": [
+                    {"id": "TEST-1", "summary": "a hole", "affected": [], "modified": "2026-01-01T00:00:00Z"}
+                ]
             }
             body = json.dumps(found if query["package"]["name"] == "jinja2" else {}).encode()
             self.send_response(200)
@@ -189,7 +199,15 @@ def test_a_vulnerable_package_fails_the_audit_which_looks_up_all_that_are_locked
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     service = f"SERVICE=--vulnerability-service osv --osv-url {address}"
     done = subprocess.run(
-        ["make", "-i", "-o", ".venv/installed-dev", f"BIN={Path(sys.executable).parent}", service, "audit-packages"],
+        [
+            "make",
+            "-i",
+            "-o",
+            ".venv/installed-dev",
+            f"BIN={Path(sys.executable).parent}",
+            service,
+            "audit-packages",
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -197,14 +215,18 @@ def test_a_vulnerable_package_fails_the_audit_which_looks_up_all_that_are_locked
     )
     assert re.search(r"jinja2\s+3\.1\.6\s+TEST-1", done.stdout), done
     assert done.stderr.count("ignored") == 2  # it fails for those that run here, and for those in runtimes
-    held = versions(ROOT / "requirements" / "dev.txt") | {line.split("==")[0]: "" for line in requirements("text")}
+    held = versions(ROOT / "requirements" / "dev.txt") | {
+        line.split("==")[0]: "" for line in read_requirements("text")
+    }
     assert set(asked) == set(held)
 
 
 def test_every_test_that_a_page_names_exists() -> None:
     files = [path.read_text() for path in ROOT.glob("tests/**/test_*.py")]
     known = {name for text in files for name in re.findall(r"def (test_\w+)", text)}
-    named = {name for page in ROOT.glob("docs/*.md") for name in re.findall(r"`(test_\w+)`", page.read_text())}
+    named = {
+        name for page in ROOT.glob("docs/*.md") for name in re.findall(r"`(test_\w+)`", page.read_text())
+    }
     assert named - known == set() and len(named) > 50
 
 
@@ -228,7 +250,7 @@ for name in found:
         importlib.import_module(name)
 print(len(found))
 """
-COMMAND = "from mlagentbench.cli import main\nmain()\n"
+COMMAND = "from mlagentbench.cli.app import main\nmain()\n"
 Offline = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -263,6 +285,8 @@ def test_no_command_asks_the_network_when_it_starts(offline: Offline, command: l
 
 
 def test_a_whole_run_needs_no_network(offline: Offline, toy: Path, tmp_path: Path) -> None:
-    done = offline(COMMAND, "run", toy, "--agent", "tuner", "--steps", "8", "--out", tmp_path / "run", "--json")
+    done = offline(
+        COMMAND, "run", toy, "--agent", "tuner", "--steps", "8", "--out", tmp_path / "run", "--json"
+    )
     assert done.returncode == 0 and "NETWORK" not in done.stderr, done.stderr
     assert json.loads(done.stdout)["valid"]

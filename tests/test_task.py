@@ -9,9 +9,9 @@ from mlagentbench.task import Task
 
 def test_a_task_is_found_by_its_folder_and_by_its_name(toy: Path) -> None:
     task = Task.load(str(toy))
-    assert (task.name, task.origin, task.config.better) == ("toy", str(toy), "lower")
+    assert (task.name, task.load_name, task.config.better) == ("toy", str(toy), "lower")
     for name in Task.names():
-        assert Task.load(name).origin == name
+        assert Task.load(name).load_name == name
 
 
 def test_an_unknown_task_is_answered_with_those_that_exist() -> None:
@@ -19,7 +19,9 @@ def test_an_unknown_task_is_answered_with_those_that_exist() -> None:
         Task.load("nonsense")
 
 
-@pytest.mark.parametrize("part", ["description.md", "starter", "grade.py", "prepare.py", "reference", "task.toml"])
+@pytest.mark.parametrize(
+    "part", ["description.md", "starter", "grade.py", "prepare.py", "reference", "task.toml"]
+)
 def test_a_missing_part_is_named(part: str, variant: Callable[..., Path]) -> None:
     with pytest.raises(UsageError, match=f"task toy: .*{part} is missing"):
         Task.load(str(variant({part: None})))
@@ -32,8 +34,14 @@ BROKEN = {
     "unknown limit": (TOML.replace("processes = 64", "proceses = 64"), "limits.proceses: no such key"),
     "bad value": (TOML.replace('"lower"', '"smaller"'), "better: input should be 'higher' or 'lower'"),
     "bad type": (TOML.replace("steps = 20", 'steps = "many"'), "limits.steps"),
-    "negative limit": (TOML.replace("hours = 0.5", "hours = -1"), "limits.hours: input should be greater than 0"),
-    "baseline that is no number": (TOML.replace("mean = 5.0", "mean = nan"), "mean: input should be a finite number"),
+    "negative limit": (
+        TOML.replace("hours = 0.5", "hours = -1"),
+        "limits.hours: input should be greater than 0",
+    ),
+    "baseline that is no number": (
+        TOML.replace("mean = 5.0", "mean = nan"),
+        "mean: input should be a finite number",
+    ),
     "negative spread": (TOML.replace("sd = 0.1", "sd = -0.1"), "sd"),
     "unknown edition": (TOML.replace("editions.open", "editions.opne"), "editions"),
     "missing title": (TOML.replace("title", "#"), "title: field required"),

@@ -12,9 +12,9 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.soak import tally
-from benchmarks.soak.ground import ground
+from benchmarks.soak import soak_report
 from benchmarks.soak.round import Round
+from benchmarks.soak.testbed import open_testbed
 
 
 def main() -> int:
@@ -23,19 +23,21 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=2000, help="so many in all")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no round after so many")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--size", type=int, default=24, help="runs of a round; 24 times that if nothing is killed")
+    parser.add_argument(
+        "--size", type=int, default=24, help="runs of a round; 24 times that if nothing is killed"
+    )
     parser.add_argument("--out", type=Path, default=Path("runs/soak"))
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     folder = asked.out.absolute()
-    with ground(folder) as place:
-        account = tally.read(folder / "soak.json", asked.seed)
+    with open_testbed(folder) as place:
+        account = soak_report.read_report(folder / "soak.json", asked.seed)
         deadline, longest = time.monotonic() + asked.seconds, 0.0
         while account.count < asked.runs and time.monotonic() + longest < deadline:
             done = Round(place, account.seed, account.rounds, asked.size).play()
             account, longest = account.plus(done), max(longest, done.seconds)
-            tally.keep(folder / "soak.json", account)
+            soak_report.write_report(folder / "soak.json", account)
             said = f"round {account.rounds}: {account.count:,} runs, {sum(account.blows.values())} blows"
             print(f"{said}, {done.seconds:.0f} s", *done.broken, sep="\n  ", file=sys.stderr, flush=True)
     print(account.model_dump_json(indent=2) if asked.json else account.table())

@@ -8,12 +8,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 
-from benchmarks.soak import blows, invariants
-from benchmarks.soak.cast import Cast
-from benchmarks.soak.ground import Ground
-from benchmarks.soak.parts import Part
-from benchmarks.soak.siege import Siege
-from benchmarks.soak.tally import Tally
+from benchmarks.soak import injections, invariants
+from benchmarks.soak.chaos_run import ChaosRun
+from benchmarks.soak.scenario import Scenario
+from benchmarks.soak.scripted_runs import ScriptedRun
+from benchmarks.soak.soak_report import SoakReport
+from benchmarks.soak.testbed import Testbed
 
 THEMES: tuple[tuple[str, ...], ...] = (  # what may be done in a round, in turn
     (),
@@ -30,27 +30,27 @@ SCARCE = {"files", "processes", "disk"}  # of which faults and scores cannot be 
 class Round:
     """Everything is drawn from the seed and the number; only the moments are the machine's."""
 
-    def __init__(self, ground: Ground, seed: int, number: int, size: int) -> None:
+    def __init__(self, ground: Testbed, seed: int, number: int, size: int) -> None:
         self.ground, self.number = ground, number
         dice = Random(f"{seed} {number}")
-        able = blows.possible(ground.group)
+        able = injections.supported_kinds(ground.group)
         self.kinds = tuple(kind for kind in THEMES[number % len(THEMES)] if kind in able)
         size = size if self.kinds else 24 * size  # a process grows until it has seen some of everything
         self.folder = ground.folder / f"round-{number:04d}"
-        self.cast = Cast(self.folder, dice, size)
-        drawn = blows.draw(dice, self.kinds, size) if self.kinds else []
-        self.siege = Siege(ground, self.cast, drawn, dice)
+        self.cast = Scenario(self.folder, dice, size)
+        drawn = injections.draw_injections(dice, self.kinds, size) if self.kinds else []
+        self.siege = ChaosRun(ground, self.cast, drawn, dice)
         self.broken = self.siege.broken
         self.faults: Counter[str] = Counter()
 
-    def play(self) -> Tally:
+    def play(self) -> SoakReport:
         """From the first process to the account; the folder is kept only if a promise was broken."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.siege.disk.mkdir(parents=True)
         started, processes = time.monotonic(), self.ground.started
         with ExitStack() as stack:
             if "disk" in self.kinds:
-                stack.enter_context(blows.disk_of_its_own(self.siege.disk))
+                stack.enter_context(injections.mount_disk(self.siege.disk))
             self.cast.write()
             with self.cast.model:
                 self.siege.batch()
@@ -59,16 +59,18 @@ class Round:
             tally = self._account()
             if self.broken and "disk" in self.kinds:
                 shutil.copytree(self.siege.disk, self.folder / "kept", symlinks=True)
-        self.broken += [f"left behind: {each}" for each in self.ground.before.left(self.folder)]
+        self.broken += [f"left behind: {each}" for each in self.ground.before.find_leftovers(self.folder)]
         if not self.broken:
             shutil.rmtree(self.folder)
-        return tally.but(
+        return tally.replace(
             seconds=time.monotonic() - started,
             processes=self.ground.started - processes,
-            broken=tuple(f"round {self.number} ({', '.join(self.kinds) or 'calm'}): {each}" for each in self.broken),
+            broken=tuple(
+                f"round {self.number} ({', '.join(self.kinds) or 'calm'}): {each}" for each in self.broken
+            ),
         )
 
-    def _account(self) -> Tally:
+    def _account(self) -> SoakReport:
         """Look at every run, and count."""
         runs = list(self.cast.runs())
         found = [self._examined(place, part) for place, part in runs]
@@ -76,12 +78,14 @@ class Round:
         self._judge(len(runs), touched)
         if traceback := TRACEBACK.search(self.siege.said):
             self.broken.append(f"a traceback: {traceback[0]}")
-        return Tally(
+        return SoakReport(
             rounds=1,
             runs=Counter(part.plot for _, part in runs),
             blows=self.siege.landed,
             failures=self.cast.model.failed,
-            bad_replies=sum(len(replies) - 1 for part in self.cast.parts.values() for replies in part.replies),
+            bad_replies=sum(
+                len(replies) - 1 for part in self.cast.parts.values() for replies in part.replies
+            ),
             steps=steps,
             model_calls=calls,
             cut_off=self.siege.cut_off,
@@ -93,21 +97,23 @@ class Round:
             peak=self.siege.peak,
         )
 
-    def _examined(self, place: Path, part: Part) -> tuple[int, int, int, int]:
+    def _examined(self, place: Path, part: ScriptedRun) -> tuple[int, int, int, int]:
         """Of one run: steps, answers of its model, whether its score is not what it should be, answers that it lost."""
-        faults = invariants.faults_of(place)
+        faults = invariants.list_faults(place)
         self.faults.update(faults)
-        if troubles := list(invariants.run_is_whole(place, part, self.ground.setup.data)):
+        if troubles := list(invariants.check_run(place, part, self.ground.setup.data)):
             self.broken += [f"{place.name} ({part.plot}): {each}" for each in troubles]
             return 0, 0, 0, 0
-        steps, calls, score = invariants.counts(place)
+        steps, calls, score = invariants.count_steps_and_calls(place)
         lost = 0
         if part.name in self.cast.model.parts:
             lost = self.cast.model.answered[part.name] - calls
             # A full disk takes even the note of the fault.
             left = sum(self.siege.landed[blow] for blow in ("batch", "stop again", "disk"))
             if not 0 <= lost <= left + len(faults):
-                self.broken.append(f"{place.name}: {lost} answers of the model were lost without a cause, or made up")
+                self.broken.append(
+                    f"{place.name}: {lost} answers of the model were lost without a cause, or made up"
+                )
         return steps, calls, score != part.score, lost
 
     def _judge(self, runs: int, touched: int) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mlagentbench.api import resume_session as resume_session
     from mlagentbench.api import run as run
     from mlagentbench.api import session as session
-    from mlagentbench.environment import Environment as Environment
+    from mlagentbench.environment.environment import Environment as Environment
     from mlagentbench.errors import BenchError as BenchError
     from mlagentbench.errors import Fault as Fault
     from mlagentbench.errors import RunOver as RunOver
@@ -29,7 +29,7 @@ else:  # loaded when it is first asked for: the command line needs none of it to
     _HOMES = {
         "agents.base": ["Agent"],
         "api": ["load_task", "read_run", "resume", "resume_session", "run", "session"],
-        "environment": ["Environment"],
+        "environment.environment": ["Environment"],
         "errors": ["BenchError", "Fault", "RunOver", "UsageError"],
         "records": ["Call", "Limits", "Result", "RunSpec", "Step"],
         "runner.folder": ["RunFolder"],

@@ -6,10 +6,10 @@ import sys
 def main() -> None:
     """The command line, in a process of its own; Ctrl-C is no traceback, however early it comes."""
     try:
-        from mlagentbench import streams
+        from mlagentbench.system import stdio
 
-        streams.settle()
-        from mlagentbench.cli import main as command_line
+        stdio.harden_stdio()
+        from mlagentbench.cli.app import main as command_line
     except KeyboardInterrupt:
         sys.exit(130)
     command_line()

@@ -7,20 +7,20 @@ from typing import Any
 
 from mlagentbench.agents import base as agents
 from mlagentbench.agents.base import Agent
-from mlagentbench.environment import Environment
-from mlagentbench.records import Contestant, Result
+from mlagentbench.environment.environment import Environment
+from mlagentbench.formatting import print_progress
+from mlagentbench.records import AgentSpec, Result
 from mlagentbench.runner import session as sessions
 from mlagentbench.runner import start as starting
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.session import Session
-from mlagentbench.runner.setup import new_place, set_up
+from mlagentbench.runner.setup import choose_run_folder, prepare_setup
 from mlagentbench.task import Task
-from mlagentbench.words import say
 
-Behaviour = Callable[[Environment], None]
-Played = type[Agent] | Agent | Behaviour
-Player = str | Played
-PREFIX = "python:"  # no agent of ours has such a name, so nobody looks for its code when a run is resumed or verified
+AgentFunction = Callable[[Environment], None]
+AgentLike = type[Agent] | Agent | AgentFunction
+AgentOrName = str | AgentLike
+PYTHON_AGENT_PREFIX = "python:"  # no agent of ours has such a name, so nobody looks for its code when a run is resumed or verified
 
 
 def load_task(name: str) -> Task:
@@ -35,7 +35,7 @@ def read_run(folder: str | Path) -> RunFolder:
 
 def run(
     task: str,
-    agent: Player = "tuner",
+    agent: AgentOrName = "tuner",
     *,
     out: str | Path | None = None,
     seed: int = 0,
@@ -55,26 +55,26 @@ def run(
     or a folder. `limits` are fields of `Limits`. Whatever the agent does wrong is in the result; only a person's
     mistake is raised, as a UsageError.
     """
-    name = _name(agent)
+    name = _agent_name(agent)
     models = {"model": model, "fast_model": fast_model, "edit_model": edit_model}
-    who = Contestant(agent=name, options=options or {}, **models)
-    setup = set_up(task, edition, sandbox, say, instance, gpu)
-    place = Path(out) if out else new_place(setup.task.name, name.removeprefix(PREFIX))
-    worker = None if isinstance(agent, str) else _worker(agent, who, seed)
-    return starting.start(setup, who, place, seed, limits, worker=worker)
+    who = AgentSpec(agent=name, options=options or {}, **models)
+    setup = prepare_setup(task, edition, sandbox, print_progress, instance, gpu)
+    place = Path(out) if out else choose_run_folder(setup.task.name, name.removeprefix(PYTHON_AGENT_PREFIX))
+    worker = None if isinstance(agent, str) else _build_agent(agent, who, seed)
+    return starting.start_run(setup, who, place, seed, limits, agent=worker)
 
 
-def resume(folder: str | Path, agent: Played | None = None, *, from_step: int | None = None) -> Result:
+def resume(folder: str | Path, agent: AgentLike | None = None, *, from_step: int | None = None) -> Result:
     """Go on with a run that was stopped or killed; an agent that was not a name or a file must be given again."""
     spec = RunFolder(Path(folder)).spec
-    worker = _worker(agent, spec, spec.seed) if agent else None
-    return starting.proceed(Path(folder), from_step, say, worker=worker)
+    worker = _build_agent(agent, spec, spec.seed) if agent else None
+    return starting.resume_run(Path(folder), from_step, print_progress, agent=worker)
 
 
 @contextmanager
 def session(
     task: str,
-    who: str = "session",
+    name: str = "session",
     *,
     out: str | Path | None = None,
     seed: int = 0,
@@ -86,43 +86,45 @@ def session(
     gpu: str = "",
 ) -> Iterator[Session]:
     """A run whose steps you take yourself: graded at the end of the block, left to be resumed if the block raises."""
-    setup = set_up(task, edition, sandbox, say, instance, gpu)
-    place = Path(out) if out else new_place(setup.task.name, who)
-    with sessions.session(setup, Contestant(agent=PREFIX + who, model=model), place, seed, limits) as opened:
+    setup = prepare_setup(task, edition, sandbox, print_progress, instance, gpu)
+    place = Path(out) if out else choose_run_folder(setup.task.name, name)
+    with sessions.open_session(
+        setup, AgentSpec(agent=PYTHON_AGENT_PREFIX + name, model=model), place, seed, limits
+    ) as opened:
         yield opened
 
 
 @contextmanager
 def resume_session(folder: str | Path, *, from_step: int | None = None) -> Iterator[Session]:
     """A session that was left or killed, where its record ends."""
-    with sessions.resumed(Path(folder), say, from_step) as opened:
+    with sessions.reopen_session(Path(folder), print_progress, from_step) as opened:
         yield opened
 
 
-def _name(agent: Player) -> str:
+def _agent_name(agent: AgentOrName) -> str:
     if isinstance(agent, str):
         return agent
-    return PREFIX + str(getattr(agent, "__name__", type(agent).__name__))
+    return PYTHON_AGENT_PREFIX + str(getattr(agent, "__name__", type(agent).__name__))
 
 
-def _worker(agent: Played, who: Contestant, seed: int) -> Agent:
+def _build_agent(agent: AgentLike, who: AgentSpec, seed: int) -> Agent:
     if isinstance(agent, type):
-        worker = agents.make(agent, seed, who.options)
+        worker = agents.instantiate_agent(agent, seed, who.options)
     elif isinstance(agent, Agent):
         worker = agent
     else:
-        worker = _Function(seed, agent)
-    worker.models = starting.models_of(who) or worker.models
+        worker = _FunctionAgent(seed, agent)
+    worker.models = starting.load_models(who) or worker.models
     return worker
 
 
-class _Function(Agent):
+class _FunctionAgent(Agent):
     """An agent that is only a function."""
 
-    def __init__(self, seed: int, behaviour: Behaviour) -> None:
+    def __init__(self, seed: int, behaviour: AgentFunction) -> None:
         super().__init__(seed)
-        self.behaviour = behaviour
+        self.function = behaviour
 
     def run(self, env: Environment) -> None:
         """Call it."""
-        self.behaviour(env)
+        self.function(env)

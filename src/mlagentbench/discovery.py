@@ -11,24 +11,24 @@ from typing import TypeVar
 
 from mlagentbench.errors import UsageError
 
-PACKAGE = Path(__file__).parent
+PACKAGE_DIR = Path(__file__).parent
 Base = TypeVar("Base")
 
 
-def names(room: str) -> list[str]:
+def plugin_names(room: str) -> list[str]:
     """The plugins of a room, or of a.room.within.one: its modules, less `base`."""
-    folder = PACKAGE.joinpath(*room.split("."))
+    folder = PACKAGE_DIR.joinpath(*room.split("."))
     return sorted(m.name for m in iter_modules([str(folder)]) if m.name != "base")
 
 
-def plugin(room: str, name: str) -> ModuleType:
+def load_plugin(room: str, name: str) -> ModuleType:
     """The module `name` of `room`."""
-    if name not in names(room):
-        raise UsageError(f"no {name!r} among the {room}; there are: {', '.join(names(room))}")
+    if name not in plugin_names(room):
+        raise UsageError(f"no {name!r} among the {room}; there are: {', '.join(plugin_names(room))}")
     return import_module(".".join(["mlagentbench", *room.split("/"), name]))
 
 
-def module_at(path: Path) -> ModuleType:
+def load_module_from_file(path: Path) -> ModuleType:
     """The module in a file anywhere."""
     if not path.is_file():
         raise UsageError(f"there is no file {path}")
@@ -44,9 +44,11 @@ def module_at(path: Path) -> ModuleType:
     return module
 
 
-def only_subclass(module: ModuleType, base: type[Base]) -> type[Base]:
+def find_single_subclass(module: ModuleType, base: type[Base]) -> type[Base]:
     """The one subclass of `base` that the module defines; abstract ones, from which others are made, do not count."""
-    classes = {thing for thing in vars(module).values() if isinstance(thing, type) and not inspect.isabstract(thing)}
+    classes = {
+        thing for thing in vars(module).values() if isinstance(thing, type) and not inspect.isabstract(thing)
+    }
     found = [kind for kind in classes if issubclass(kind, base) and kind.__module__ == module.__name__]
     if len(found) != 1:
         raise UsageError(f"{module.__file__} must define one {base.__name__}, not {len(found)}")

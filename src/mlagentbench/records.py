@@ -2,15 +2,17 @@
 
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-GB = 2**30  # bytes in the gigabytes of Limits
-FORMAT = 1  # of a run folder; readers keep understanding every earlier one
+BYTES_PER_GB = 2**30  # bytes in the gigabytes of Limits
+RUN_FORMAT = 1  # of a run folder; readers keep understanding every earlier one
 
 Ending = Literal["submitted", "steps", "time", "tokens", "money", "stopped", "crashed", "fault"]
 Limit = Literal["time", "memory", "processes", "disk"]
 Better = Literal["higher", "lower"]
-Kind = Literal["public", "fresh", "twin"]  # of data: the same everywhere; drawn anew; the same rows relabelled
+DataKind = Literal[
+    "public", "fresh", "twin"
+]  # of data: the same everywhere; drawn anew; the same rows relabelled
 Role = Literal["main", "fast", "edit"]  # of a model: thinks; summarises and reads files; rewrites scripts
 
 
@@ -19,7 +21,7 @@ class Record(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    def but(self, **changes: Any) -> Self:
+    def replace(self, **changes: Any) -> Self:
         """The same record with some fields changed."""
         return self.model_copy(update=changes)
 
@@ -163,7 +165,7 @@ class Baseline(Record):
     hardware: str = ""
 
 
-class Contestant(Record):
+class AgentSpec(Record):
     """Who works on a task: an agent, what it is told, and the models that it may ask."""
 
     agent: str
@@ -173,13 +175,13 @@ class Contestant(Record):
     edit_model: str = ""
 
     @property
-    def roles(self) -> dict[Role, str]:
+    def models_by_role(self) -> dict[Role, str]:
         """The models by what they are for."""
         named: dict[Role, str] = {"main": self.model, "fast": self.fast_model, "edit": self.edit_model}
         return {role: name for role, name in named.items() if name}
 
 
-class Imported(Record):
+class ImportSource(Record):
     """Where a run came from that another program made, and what of it could not be read."""
 
     program: str
@@ -187,10 +189,10 @@ class Imported(Record):
     notes: tuple[str, ...] = ()
 
 
-class RunSpec(Contestant):
+class RunSpec(AgentSpec):
     """run.json: what was asked for."""
 
-    format: int = FORMAT
+    format: int = RUN_FORMAT
     version: str
     id: str
     task: str
@@ -200,15 +202,15 @@ class RunSpec(Contestant):
     sandbox: str
     gpu: str = ""
     interactive: bool = False
-    ledger: bool = False
+    record_access: bool = Field(default=False, validation_alias=AliasChoices("record_access", "ledger"))
     metric: str = ""
     better: Better = "higher"
     baseline: Baseline | None = None
     hashes: Hashes
     hardware: Hardware
     started: str
-    imported: Imported | None = None
-    kind: Kind | None = None  # of the data; older runs do not know
+    imported: ImportSource | None = None
+    kind: DataKind | None = None  # of the data; older runs do not know
 
 
 class Verdict(Record):

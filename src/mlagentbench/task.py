@@ -7,14 +7,14 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from mlagentbench.errors import UsageError
-from mlagentbench.hashing import tree_hash
+from mlagentbench.formatting import to_single_line
 from mlagentbench.records import Baseline, Better, Limits, Record
-from mlagentbench.words import on_one_line
+from mlagentbench.system.hashing import hash_tree
 
-SUITE = Path(__file__).parent / "tasks"
-FILES = ("task.toml", "description.md", "prepare.py", "grade.py")
-FOLDERS = ("starter", "reference")
-PARTS = FILES + FOLDERS
+BUILTIN_TASKS_DIR = Path(__file__).parent / "tasks"
+REQUIRED_FILES = ("task.toml", "description.md", "prepare.py", "grade.py")
+REQUIRED_FOLDERS = ("starter", "reference")
+REQUIRED_PARTS = REQUIRED_FILES + REQUIRED_FOLDERS
 
 
 class Source(Record):
@@ -75,18 +75,18 @@ class Task:
         self.folder = folder.resolve()
         self._origin = origin
         self.name = self.folder.name
-        missing = [name for name in FILES if not (self.folder / name).is_file()]
-        missing += [f"the folder {name}" for name in FOLDERS if not (self.folder / name).is_dir()]
+        missing = [name for name in REQUIRED_FILES if not (self.folder / name).is_file()]
+        missing += [f"the folder {name}" for name in REQUIRED_FOLDERS if not (self.folder / name).is_dir()]
         if missing:
             raise UsageError(f"task {self.name}: {missing[0]} is missing in {self.folder}")
-        self.description = _text(self.folder / "description.md")
-        self.config = _config(self.folder / "task.toml")
+        self.description = _read_text(self.folder / "description.md")
+        self.config = _read_config(self.folder / "task.toml")
 
     @classmethod
     def load(cls, name: str) -> "Task":
         """The task called `name` in the suite, or the one in the folder `name`."""
         if name in cls.names():
-            return cls(SUITE / name)
+            return cls(BUILTIN_TASKS_DIR / name)
         if Path(name).is_dir():
             return cls(Path(name))
         raise UsageError(f"no task {name!r}; there are: {', '.join(cls.names())}")
@@ -94,7 +94,7 @@ class Task:
     @staticmethod
     def names() -> list[str]:
         """All the tasks of the suite, in order."""
-        return sorted((path.parent.name for path in SUITE.glob("*/task.toml")), key=str.lower)
+        return sorted((path.parent.name for path in BUILTIN_TASKS_DIR.glob("*/task.toml")), key=str.lower)
 
     def edition(self, name: str) -> Edition:
         """One of the task's editions."""
@@ -104,11 +104,11 @@ class Task:
         return found[name]
 
     @property
-    def origin(self) -> str:
+    def load_name(self) -> str:
         """What `load` must be told to find this task again, where it came from if this is a copy."""
         if self._origin:
             return self._origin
-        return self.name if self.folder.parent == SUITE.resolve() else str(self.folder)
+        return self.name if self.folder.parent == BUILTIN_TASKS_DIR.resolve() else str(self.folder)
 
     @property
     def starter(self) -> Path:
@@ -118,39 +118,41 @@ class Task:
     @property
     def has_rules(self) -> bool:
         """Whether its grader looks for what is against the rules in an agent's scripts."""
-        return "def violations(" in _text(self.folder / "grade.py")
+        return "def violations(" in _read_text(self.folder / "grade.py")
 
     @property
     def hash(self) -> str:
         """The content of the task: what the agent is told and given, and how it is judged."""
-        return tree_hash(self.folder)
+        return hash_tree(self.folder)
 
     @property
     def grader_hash(self) -> str:
         """The content of what decides the score, answers aside; a starter may be what a submission is timed against."""
-        return tree_hash(self.folder / "grade.py", self.starter, Path(__file__).parent / "grading")
+        return hash_tree(self.folder / "grade.py", self.starter, Path(__file__).parent / "grading")
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from error
 
 
-def _config(path: Path) -> TaskConfig:
+def _read_config(path: Path) -> TaskConfig:
     try:
-        return TaskConfig.model_validate(tomllib.loads(_text(path)))
+        return TaskConfig.model_validate(tomllib.loads(_read_text(path)))
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path}: not valid TOML: {error}") from error
     except ValidationError as error:
-        raise UsageError(f"{path}: {explain(error)}") from error
+        raise UsageError(f"{path}: {describe_validation_error(error)}") from error
 
 
-def explain(error: ValidationError) -> str:
+def describe_validation_error(error: ValidationError) -> str:
     """What is wrong with a record, in one line."""
-    first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")  # a typing error explains the rest
+    first = min(
+        error.errors(), key=lambda each: each["type"] != "extra_forbidden"
+    )  # a typing error explains the rest
     where = ".".join(str(part) for part in first["loc"]) or "it"
     what = "no such key" if first["type"] == "extra_forbidden" else first["msg"].lower()
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return f"{on_one_line(where)}: {on_one_line(what)}{more}"
+    return f"{to_single_line(where)}: {to_single_line(what)}{more}"

@@ -3,7 +3,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mlagentbench.environment import Environment
+from mlagentbench.environment.environment import Environment
 
 Do = Callable[..., str]
 HEAD = re.compile(r"\[exit code 0, \d+\.\d s, peak memory \d+ MB\]")
@@ -17,7 +17,7 @@ def test_a_script_runs_and_its_outcome_is_told(env: Environment, do: Do) -> None
     assert "submission.csv" in do(env, "List Files")
     execution = env.steps[0].execution
     assert execution and execution.exit_code == 0 and execution.output_file == "step-0001.txt"
-    assert (env.world.outputs / "step-0001.txt").read_text() == rest + "\n"
+    assert (env.context.outputs_dir / "step-0001.txt").read_text() == rest + "\n"
 
 
 def test_arguments_reach_the_script_as_a_shell_would_split_them(env: Environment, do: Do) -> None:
@@ -28,10 +28,14 @@ def test_arguments_reach_the_script_as_a_shell_would_split_them(env: Environment
 
     assert given("--rate 0.1 'two words' $HOME `ls`") == "['--rate', '0.1', 'two words', '$HOME', '`ls`']"
     assert given("") == "[]"
-    assert do(env, "Execute Script", script_name="args.py", arguments="'open").startswith("Error: the arguments")
+    assert do(env, "Execute Script", script_name="args.py", arguments="'open").startswith(
+        "Error: the arguments"
+    )
     assert "no NUL" in do(env, "Execute Script", script_name="args.py", arguments="a\0b")
     assert "shorter than" in do(env, "Execute Script", script_name="args.py", arguments="x" * 200_000)
-    assert "at most 1,000 arguments" in do(env, "Execute Script", script_name="args.py", arguments="y " * 2000)
+    assert "at most 1,000 arguments" in do(
+        env, "Execute Script", script_name="args.py", arguments="y " * 2000
+    )
     assert given("y " * 1000).count("'y'") == 1000
 
 
@@ -55,9 +59,11 @@ def test_a_script_of_any_name_runs(env: Environment, do: Do, name: str) -> None:
         ("train.py\0", "NUL"),
     ],
 )
-def test_what_is_no_script_is_refused_with_a_sentence(env: Environment, do: Do, name: str, sentence: str) -> None:
-    (env.world.workspace.root / "folder.py").mkdir()
-    (env.world.workspace.root / "link.py").symlink_to("train.py")
+def test_what_is_no_script_is_refused_with_a_sentence(
+    env: Environment, do: Do, name: str, sentence: str
+) -> None:
+    (env.context.workspace.root / "folder.py").mkdir()
+    (env.context.workspace.root / "link.py").symlink_to("train.py")
     seen = do(env, "Execute Script", script_name=name)
     assert seen.startswith("Error: ") and sentence in seen
     assert env.steps[-1].execution is None
@@ -65,7 +71,9 @@ def test_what_is_no_script_is_refused_with_a_sentence(env: Environment, do: Do, 
 
 def test_a_script_that_fails_shows_why(env: Environment, do: Do) -> None:
     do(env, "Write File", file_name="broken.py", content="def f(:\n")
-    assert re.match(r"\[exit code 1, .*\n.*SyntaxError", do(env, "Execute Script", script_name="broken.py"), re.DOTALL)
+    assert re.match(
+        r"\[exit code 1, .*\n.*SyntaxError", do(env, "Execute Script", script_name="broken.py"), re.DOTALL
+    )
     do(env, "Write File", file_name="binary.py", content="\x00\x01")
     assert "[exit code 1" in do(env, "Execute Script", script_name="binary.py")
     do(env, "Write File", file_name="killed.py", content="import os\nos.kill(os.getpid(), 9)\n")
@@ -85,7 +93,9 @@ def test_the_seed_of_the_run_reaches_the_script_and_nothing_else_does(
 def test_a_limit_that_was_hit_is_named(open_env: Callable[..., Environment], do: Do) -> None:
     env = open_env(script_minutes=0.4 / 60)
     do(env, "Write File", file_name="loop.py", content="while True: pass\n")
-    assert do(env, "Execute Script", script_name="loop.py").startswith("[killed: time limit 0.00667 minutes, ")
+    assert do(env, "Execute Script", script_name="loop.py").startswith(
+        "[killed: time limit 0.00667 minutes, "
+    )
     assert not env.done
     eat = "x = [bytearray(b'x' * 2**20) for _ in range(3000)]\n"
     env = open_env("small", memory_gb=0.2)
@@ -95,11 +105,16 @@ def test_a_limit_that_was_hit_is_named(open_env: Callable[..., Environment], do:
 
 
 def test_a_flood_is_shown_by_its_head_and_tail(env: Environment, do: Do) -> None:
-    do(env, "Write File", file_name="flood.py", content="print('first')\nprint('x' * 3_000_000)\nprint('last')\n")
+    do(
+        env,
+        "Write File",
+        file_name="flood.py",
+        content="print('first')\nprint('x' * 3_000_000)\nprint('last')\n",
+    )
     seen = do(env, "Execute Script", script_name="flood.py")
     assert len(seen) < 20_000
     assert seen.split("\n")[1] == "first" and seen.endswith("last") and "bytes left out" in seen
-    assert (env.world.outputs / "step-0002.txt").stat().st_size > 3_000_000
+    assert (env.context.outputs_dir / "step-0002.txt").stat().st_size > 3_000_000
 
 
 def test_output_that_is_no_text_is_recorded(env: Environment, do: Do) -> None:

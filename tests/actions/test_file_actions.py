@@ -3,15 +3,25 @@ from collections.abc import Callable
 
 import pytest
 
-from mlagentbench.environment import Environment
+from mlagentbench.environment.environment import Environment
 
 Do = Callable[..., str]
-OUTSIDE = ["..", "../run.json", "/etc/passwd", "data/../../run.json", "/", "/workspace/../etc/passwd", "a/../../x"]
+OUTSIDE = [
+    "..",
+    "../run.json",
+    "/etc/passwd",
+    "data/../../run.json",
+    "/",
+    "/workspace/../etc/passwd",
+    "a/../../x",
+]
 
 
 def test_files_are_written_read_appended_and_copied(env: Environment, do: Do) -> None:
     assert do(env, "Write File", file_name="notes/one.txt", content="a\n") == "File notes/one.txt written."
-    assert do(env, "Append File", file_name="./notes//one.txt", content="b\n") == "Appended to ./notes//one.txt."
+    assert (
+        do(env, "Append File", file_name="./notes//one.txt", content="b\n") == "Appended to ./notes//one.txt."
+    )
     assert do(env, "Append File", file_name="new.txt", content="c") == "Appended to new.txt."
     seen = do(env, "Copy File", source="notes/one.txt", destination="far/away/two.txt")
     assert seen == "File notes/one.txt copied to far/away/two.txt."
@@ -65,7 +75,7 @@ def test_a_long_file_is_cut_with_a_word_on_what_was_cut(env: Environment, do: Do
 
 
 def test_a_file_that_is_no_text_is_shown_as_far_as_it_goes(env: Environment, do: Do) -> None:
-    (env.world.workspace.root / "binary").write_bytes(b"\xff\x00abc")
+    (env.context.workspace.root / "binary").write_bytes(b"\xff\x00abc")
     assert do(env, "Read File", file_name="binary") == "\ufffd\x00abc"
 
 
@@ -74,11 +84,17 @@ def test_names_of_every_kind_are_listed_on_one_line_each(env: Environment, do: D
         assert not env.steps or not env.steps[-1].failed
         do(env, "Write File", file_name=name, content="12345")
         assert do(env, "Read File", file_name=name) == "12345"
-    (env.world.workspace.root / os.fsdecode(b"not-utf8-\xff")).touch()
-    (env.world.workspace.root / "link").symlink_to(os.fsdecode(b"nowhere\n\xfe"))
+    (env.context.workspace.root / os.fsdecode(b"not-utf8-\xff")).touch()
+    (env.context.workspace.root / "link").symlink_to(os.fsdecode(b"nowhere\n\xfe"))
     listed = do(env, "List Files", dir_path=".").split("\n")
     assert listed == sorted(listed)
-    expected = ["with space.txt (5 B)", "ünïcödé.txt (5 B)", "two\\nlines (5 B)", "-dash (5 B)", "tab\\there (5 B)"]
+    expected = [
+        "with space.txt (5 B)",
+        "ünïcödé.txt (5 B)",
+        "two\\nlines (5 B)",
+        "-dash (5 B)",
+        "tab\\there (5 B)",
+    ]
     expected += ["not-utf8-\\udcff (0 B)", "link -> nowhere\\n\\udcfe", "data/", "questions.csv (23 B)"]
     assert set(expected) <= set(listed)
     do(env, "Append File", file_name="x", content="")  # takes the snapshot that holds them
@@ -88,16 +104,16 @@ def test_names_of_every_kind_are_listed_on_one_line_each(env: Environment, do: D
 def test_folders_are_listed_and_an_empty_one_says_so(env: Environment, do: Do) -> None:
     assert do(env, "List Files", dir_path="data") == "deep/"
     assert do(env, "List Files", dir_path="data/deep/") == "more.csv (12 B)"
-    (env.world.workspace.root / "empty").mkdir()
+    (env.context.workspace.root / "empty").mkdir()
     assert do(env, "List Files", dir_path="empty") == "The folder is empty."
     assert "does not exist" in do(env, "List Files", dir_path="nowhere")
     assert "not a folder" in do(env, "List Files", dir_path="train.py")
 
 
 def test_a_crowded_folder_is_listed_in_part(env: Environment, do: Do) -> None:
-    (env.world.workspace.root / "crowd").mkdir()
+    (env.context.workspace.root / "crowd").mkdir()
     for number in range(1100):
-        (env.world.workspace.root / "crowd" / f"{number:04}").touch()
+        (env.context.workspace.root / "crowd" / f"{number:04}").touch()
     listed = do(env, "List Files", dir_path="crowd").split("\n")
     assert len(listed) == 1001 and listed[-1] == "... and 100 more"
 
@@ -106,7 +122,9 @@ def test_lines_are_inspected_with_their_numbers(env: Environment, do: Do) -> Non
     do(env, "Write File", file_name="a.py", content="".join(f"line {n}\n" for n in range(1, 251)))
 
     def inspect(first: object, last: object) -> str:
-        return do(env, "Inspect Script Lines", script_name="a.py", start_line_number=first, end_line_number=last)
+        return do(
+            env, "Inspect Script Lines", script_name="a.py", start_line_number=first, end_line_number=last
+        )
 
     assert inspect(2, 3) == "Lines 2 to 3 of 250:\n    2 line 2\n    3 line 3"
     assert inspect("2", "3") == inspect(2, 3)  # models write numbers as text
@@ -131,7 +149,7 @@ def test_the_lines_of_an_empty_file_and_of_one_without_a_last_newline(env: Envir
 
 
 def test_a_pipe_in_the_workspace_blocks_nobody(env: Environment, do: Do) -> None:
-    os.mkfifo(env.world.workspace.root / "pipe")
+    os.mkfifo(env.context.workspace.root / "pipe")
     for seen in (
         do(env, "Read File", file_name="pipe"),
         do(env, "Append File", file_name="pipe", content="x"),

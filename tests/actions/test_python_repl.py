@@ -1,6 +1,6 @@
 from collections.abc import Callable
 
-from mlagentbench.environment import Environment
+from mlagentbench.environment.environment import Environment
 
 Do = Callable[..., str]
 Open = Callable[..., Environment]
@@ -44,12 +44,14 @@ def test_an_endless_command_is_cut_and_not_repeated_by_a_resume(open_env: Open, 
     env = open_env()
     for command in commands:
         repl(env, do, command)
-    assert env.clock < 1.5
+    assert env.elapsed_seconds < 1.5
     assert repl(env, do, "y") == "2"
     assert "NameError" in repl(env, do, "x")
 
 
-def test_a_resume_rebuilds_the_variables_and_leaves_files_and_outputs_as_they_were(open_env: Open, do: Do) -> None:
+def test_a_resume_rebuilds_the_variables_and_leaves_files_and_outputs_as_they_were(
+    open_env: Open, do: Do
+) -> None:
     commands = ["n = len(open('train.py').read())", "open('log', 'a').write('once')", "print(n)"]
 
     def act(env: Environment) -> None:
@@ -63,19 +65,22 @@ def test_a_resume_rebuilds_the_variables_and_leaves_files_and_outputs_as_they_we
     act(first)
     length = first.steps[3].observation
     first.close()
-    outputs = {path.name: path.stat().st_mtime_ns for path in first.world.outputs.iterdir()}
+    outputs = {path.name: path.stat().st_mtime_ns for path in first.context.outputs_dir.iterdir()}
     env = open_env()
     act(env)
     assert repl(env, do, "n") == length  # of the train.py that was there at that step
     assert do(env, "Read File", file_name="log") == "once+"
     assert do(env, "Read File", file_name="train.py") == "other"
-    assert outputs.items() <= {path.name: path.stat().st_mtime_ns for path in env.world.outputs.iterdir()}.items()
+    assert (
+        outputs.items()
+        <= {path.name: path.stat().st_mtime_ns for path in env.context.outputs_dir.iterdir()}.items()
+    )
 
 
 def test_what_it_started_stands_still_between_steps(env: Environment, do: Do) -> None:
     code = "import threading, time\ndef tick():\n    while True: open('ticks', 'a').write('.')\n"
     repl(env, do, code + "threading.Thread(target=tick, daemon=True).start(); time.sleep(0.2)")
-    ticks = env.world.workspace.root / "ticks"
+    ticks = env.context.workspace.root / "ticks"
     before = ticks.stat().st_mtime_ns
     do(env, "Execute Script", script_name="train.py")
     assert ticks.stat().st_mtime_ns == before
@@ -124,4 +129,4 @@ def test_a_file_that_is_memory_of_the_interpreter_is_recorded_as_it_is(env: Envi
     repl(env, do, MAPPED)
     for number in (2, 3, 4):  # the kernel notes the time of the first change only
         repl(env, do, f"memory[8:9] = b'{number}'")
-        assert env.world.store.content(len(env.steps), "helper.py") == f"VALUE = {number} #".encode()
+        assert env.context.store.read_content(len(env.steps), "helper.py") == f"VALUE = {number} #".encode()

@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from mlagentbench.actions.base import Action, load
+from mlagentbench.actions.base import Action, load_actions
 
-ACTIONS = load(interactive=True)
+ACTIONS = load_actions(interactive=True)
 ARGUMENTS = {
     "List Files": ["dir_path"],
     "Read File": ["file_name"],
@@ -34,7 +34,7 @@ def test_the_schema_is_made_from_the_signature(action: Action) -> None:
         assert field["description"], f"{action.name}: {name} is not described"
         assert (name in schema.get("required", [])) == ("default" not in field)
     assert action.description and "\n" not in action.description
-    assert all(f'"{name}": [' in action.form for name in schema["properties"])
+    assert all(f'"{name}": [' in action.usage for name in schema["properties"])
 
 
 def test_numbers_and_defaults_come_from_the_signature() -> None:
@@ -45,6 +45,6 @@ def test_numbers_and_defaults_come_from_the_signature() -> None:
 
 
 def test_only_what_changes_nothing_is_not_snapshotted() -> None:
-    unchanging = {name for name in ARGUMENTS if not ACTIONS[name].changes}
+    unchanging = {name for name in ARGUMENTS if not ACTIONS[name].changes_workspace}
     assert unchanging == {"List Files", "Read File", "Inspect Script Lines", "Request Help"}
-    assert [name for name in ARGUMENTS if ACTIONS[name].ends] == ["Final Answer"]
+    assert [name for name in ARGUMENTS if ACTIONS[name].ends_run] == ["Final Answer"]

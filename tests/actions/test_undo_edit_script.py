@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from mlagentbench.environment import Environment
+from mlagentbench.environment.environment import Environment
 
 Do = Callable[..., str]
 NOTHING = "Error: there is no change of"
@@ -12,7 +12,7 @@ def undo(env: Environment, do: Do, name: str = "a.py") -> str:
 
 
 def content(env: Environment, name: str = "a.py") -> str | None:
-    path = env.world.workspace.root / name
+    path = env.context.workspace.root / name
     return path.read_text() if path.exists() else None
 
 
@@ -71,7 +71,7 @@ def test_what_a_script_changed_locked_or_made_a_link_comes_back(env: Environment
     do(env, "Write File", file_name="a.py", content="precious")
     run(env, do, "import os\nos.chmod('a.py', 0o751)\n")
     undo(env, do)
-    path: Path = env.world.workspace.root / "a.py"
+    path: Path = env.context.workspace.root / "a.py"
     assert path.stat().st_mode & 0o777 == 0o644
     run(env, do, "import os\nos.remove('a.py'); os.symlink('/etc/passwd', 'a.py')\n")
     undo(env, do)

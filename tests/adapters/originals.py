@@ -44,8 +44,15 @@ def step(name: str, args: Any, observation: Any, after: float) -> dict[str, Any]
 
 STEPS = [
     step("List Files", {"dir_path": "."}, "train.py\n", 10.0),
-    step("Edit Script (AI)", {"script_name": "train.py", "edit_instruction": "x", "save_name": "train.py"}, "ok", 40.5),
-    step("Execute Script", {"script_name": "missing.py"}, "EnvError: The file missing.py does not exist.", 41.0),
+    step(
+        "Edit Script (AI)",
+        {"script_name": "train.py", "edit_instruction": "x", "save_name": "train.py"},
+        "ok",
+        40.5,
+    ),
+    step(
+        "Execute Script", {"script_name": "missing.py"}, "EnvError: The file missing.py does not exist.", 41.0
+    ),
     step("Final Answer", {"final_answer": "It is better."}, "end", 50.0),
 ]
 
@@ -65,7 +72,11 @@ def said(number: int, name: str, args: Any) -> dict[str, str]:
 def state(steps: list[dict[str, Any]], told: dict[str, Any]) -> str:
     """agent_N_M.json."""
     history = [
-        {"step_idx": n + 1, "action": said(n, each["action"]["name"], each["action"]["args"]), "observation": "seen"}
+        {
+            "step_idx": n + 1,
+            "action": said(n, each["action"]["name"], each["action"]["args"]),
+            "observation": "seen",
+        }
         for n, each in enumerate(steps)
     ]
     return json.dumps({"args": told, "valid_format_entires": ["Action"], "history_steps": history}, indent=4)
@@ -74,8 +85,12 @@ def state(steps: list[dict[str, Any]], told: dict[str, Any]) -> str:
 def main_log(steps: list[dict[str, Any]]) -> str:
     blocks = []
     for n, each in enumerate(steps):
-        entries = "".join(f"{k}:{v}" for k, v in said(n, each["action"]["name"], each["action"]["args"]).items())
-        blocks.append(f"Step {n}:\n\n\nAssistant:\n{entries}\nObservation:\n\n```\n{each['observation']}\n```\n\n")
+        entries = "".join(
+            f"{k}:{v}" for k, v in said(n, each["action"]["name"], each["action"]["args"]).items()
+        )
+        blocks.append(
+            f"Step {n}:\n\n\nAssistant:\n{entries}\nObservation:\n\n```\n{each['observation']}\n```\n\n"
+        )
     return PROMPT + "".join(blocks)
 
 
@@ -97,8 +112,15 @@ def write(folder: Path, files: dict[str, str]) -> Path:
 
 
 def trace(steps: list[Any]) -> str:
-    infos = {"List Files": {"name": "List Files", "usage": {}, "function": "list_files", "is_primitive": True}}
-    whole = {"steps": steps, "low_level_steps": [], "action_infos": infos, "task_description": "Predict prices."}
+    infos = {
+        "List Files": {"name": "List Files", "usage": {}, "function": "list_files", "is_primitive": True}
+    }
+    whole = {
+        "steps": steps,
+        "low_level_steps": [],
+        "action_infos": infos,
+        "task_description": "Predict prices.",
+    }
     return json.dumps(whole, indent=4)
 
 

@@ -11,11 +11,11 @@ import gymnasium
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from mlagentbench.adapters.gym import LONGEST, ResearchEnv
+from mlagentbench.adapters.gym import MAX_TEXT_CHARS, ResearchEnv
 from mlagentbench.errors import Fault, UsageError
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.setup import Setup
-from mlagentbench.runner.verify import verify
+from mlagentbench.runner.verify import verify_run
 
 PERFECT = "id,value\n" + "".join(f"{n},{n}\n" for n in range(10))
 EXECUTE = "Thought: how good is it?\nAction: execute script\nAction Input: train.py"
@@ -53,14 +53,18 @@ def test_the_checker_of_gymnasium_is_content_with_house_price(tmp_path: Path) ->
 def test_every_task_of_the_suite_has_an_id_that_can_be_made_without_an_import() -> None:
     name = "mlagentbench.adapters.gym:mlagentbench/house-price-v0"
     code = f"import gymnasium; print(gymnasium.make({name!r}).unwrapped.setup)"
-    made = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=60)
+    made = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=60
+    )
     assert made.returncode == 0 and "edition='open'" in made.stdout, made.stderr
     assert {"mlagentbench/house-price-v0", "mlagentbench/BabyLM-v0"} <= gymnasium.registry.keys()
 
 
 def test_an_episode_is_a_run_and_its_reward_comes_at_the_end(world: Env, setup: Setup) -> None:
     observation, info = world.reset(seed=5)
-    assert "the id itself" in observation and "Action: Write File" in observation and "20 of them" in observation
+    assert (
+        "the id itself" in observation and "Action: Write File" in observation and "20 of them" in observation
+    )
     assert info["step"] == 0
     observation, reward, terminated, truncated, info = world.step(EXECUTE)
     assert "validation mean absolute error: 5.0" in observation
@@ -74,7 +78,7 @@ def test_an_episode_is_a_run_and_its_reward_comes_at_the_end(world: Env, setup: 
     folder = RunFolder(Path(info["folder"]))
     assert (folder.spec.seed, folder.spec.agent) == (5, "gymnasium")
     assert folder.steps()[0].call.thought == "how good is it?"
-    assert [check.what for check in verify(folder, setup) if not check.holds] == []
+    assert [check.what for check in verify_run(folder, setup) if not check.holds] == []
     with pytest.raises(gymnasium.error.ResetNeeded):
         world.step(EXECUTE)
     _, info = world.reset()
@@ -107,7 +111,17 @@ def test_a_submission_that_is_worth_nothing_is_told_apart_by_valid(world: Env) -
 
 
 @pytest.mark.parametrize(
-    "action", ["", "dance", "[]", '{"action": 3}', '{"verb": "x"}', "[" * 100_000, "Action: Fly", "x" * (LONGEST + 1)]
+    "action",
+    [
+        "",
+        "dance",
+        "[]",
+        '{"action": 3}',
+        '{"verb": "x"}',
+        "[" * 100_000,
+        "Action: Fly",
+        "x" * (MAX_TEXT_CHARS + 1),
+    ],
 )
 def test_an_action_that_means_nothing_is_a_step_that_fails(world: Env, action: str) -> None:
     world.reset()
@@ -125,10 +139,10 @@ def test_what_the_space_has_not_is_escaped(world: Env) -> None:
 
 
 def test_of_what_is_too_long_the_middle_is_left_out(variant: Callable[..., Path], tmp_path: Path) -> None:
-    long = variant({"description.md": "Begin. " + "é" * LONGEST})
+    long = variant({"description.md": "Begin. " + "é" * MAX_TEXT_CHARS})
     env = ResearchEnv(str(long), out=tmp_path / "runs")
     observation, info = env.reset()
-    assert observation in env.observation_space and len(info["text"]) > LONGEST
+    assert observation in env.observation_space and len(info["text"]) > MAX_TEXT_CHARS
     assert observation.startswith(r"Begin. \xe9") and observation.endswith(info["text"][-100:])
     assert "characters left out ...]" in observation
     env.close()
@@ -190,5 +204,10 @@ def test_a_fault_of_ours_is_raised_and_is_no_reward(world: Env) -> None:
 def test_without_gymnasium_one_line_says_what_to_install(tmp_path: Path) -> None:
     (tmp_path / "gymnasium.py").write_text("raise ImportError")
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import mlagentbench.adapters.gym"
-    failed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert failed.stderr.splitlines()[-1] == "ImportError: Gymnasium is not installed: pip install 'mlagentbench[gym]'"
+    failed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (
+        failed.stderr.splitlines()[-1]
+        == "ImportError: Gymnasium is not installed: pip install 'mlagentbench[gym]'"
+    )

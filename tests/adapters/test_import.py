@@ -10,12 +10,12 @@ import originals
 import pytest
 from originals import STEPS, TOLD, original, step
 
-from mlagentbench.adapters.original.importing import import_logs
-from mlagentbench.adapters.original.names import KNOWN
+from mlagentbench.adapters.original.importer import import_logs
+from mlagentbench.adapters.original.task_names import KNOWN_TASKS
+from mlagentbench.analysis import runs as reports
 from mlagentbench.errors import UsageError
-from mlagentbench.preparation.prepare import Prepared, prepared
+from mlagentbench.preparation.prepare import PreparedData, prepare_data
 from mlagentbench.records import Result
-from mlagentbench.reports import runs as reports
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.task import Task
 
@@ -39,14 +39,29 @@ def notes(folder: RunFolder) -> str:
 def test_a_whole_log_becomes_a_whole_run(tmp_path: Path, take: Any) -> None:
     folder, result = take(original(tmp_path / "logs" / "1690000000"))
     spec, steps = folder.spec, folder.steps()
-    assert (spec.task, spec.edition, spec.agent, spec.model) == ("house-price", "original", "ResearchAgent", "gpt-4")
+    assert (spec.task, spec.edition, spec.agent, spec.model) == (
+        "house-price",
+        "original",
+        "ResearchAgent",
+        "gpt-4",
+    )
     assert (spec.fast_model, spec.limits.steps, spec.limits.hours) == ("gpt-3.5-turbo", 30, 5.0)
-    assert spec.imported and spec.imported.program.startswith("MLAgentBench 0.1") and spec.imported.notes == ()
+    assert (
+        spec.imported and spec.imported.program.startswith("MLAgentBench 0.1") and spec.imported.notes == ()
+    )
     assert [each.call.action for each in steps] == [each["action"]["name"] for each in STEPS]
     assert steps[0].call.args == {"dir_path": "."} and steps[0].observation == "train.py\n"
-    assert steps[1].call.thought == "Reflection: reflection 1\nResearch Plan and Status: plan 1\nThought: thought 1"
+    assert (
+        steps[1].call.thought
+        == "Reflection: reflection 1\nResearch Plan and Status: plan 1\nThought: thought 1"
+    )
     assert [each.failed for each in steps] == [False, False, True, False]
-    assert [each.clock for each in steps] == [20.25, 50.75, 51.25, 60.25]  # it began 60.25 s before its last step
+    assert [each.clock for each in steps] == [
+        20.25,
+        50.75,
+        51.25,
+        60.25,
+    ]  # it began 60.25 s before its last step
     assert steps[1].seconds == 30.5 and spec.started == "2023-07-22T04:26:29+00:00"
     assert (result.ending, result.steps, result.seconds, result.tokens) == ("submitted", 4, 60.25, 450)
     assert result.ungraded and result.score is None and not result.success and result.unsandboxed
@@ -66,7 +81,11 @@ def test_snapshots_are_kept_step_by_step_and_can_be_compared(tmp_path: Path, tak
 def test_calls_of_models_are_kept_with_the_step_that_they_were_for(tmp_path: Path, take: Any) -> None:
     folder, _ = take(original(tmp_path / "log"))
     found = [(call.step, call.inside, call.role, call.model) for call in folder.calls()]
-    assert found == [(1, False, "main", "gpt-4"), (2, True, "edit", "gpt-4"), (4, False, "fast", "gpt-3.5-turbo")]
+    assert found == [
+        (1, False, "main", "gpt-4"),
+        (2, True, "edit", "gpt-4"),
+        (4, False, "fast", "gpt-3.5-turbo"),
+    ]
     first = next(folder.calls())
     assert "Human: What now?" in first.prompt.messages[0].text
     assert first.reply and first.reply.text == "Action: List Files" and first.reply.input_tokens == 120
@@ -92,7 +111,10 @@ def test_without_a_trace_the_steps_are_those_of_the_main_log(tmp_path: Path, tak
     folder, result = take(log)
     assert [each.call.action for each in folder.steps()] == [each["action"]["name"] for each in STEPS]
     assert folder.steps()[1].call.args["edit_instruction"] == "x"
-    assert folder.steps()[2].observation.startswith("EnvError:") and "thought 2" in folder.steps()[2].call.thought
+    assert (
+        folder.steps()[2].observation.startswith("EnvError:")
+        and "thought 2" in folder.steps()[2].call.thought
+    )
     assert "trace.json is missing" in notes(folder) and "main_log tells of" in notes(folder)
     assert result.seconds == 60.25  # all that is known of time
 
@@ -104,7 +126,11 @@ def test_without_a_saved_state_options_come_from_the_log_and_thoughts_from_the_m
     log = originals.write(original(tmp_path / "log"), {"log": f"Failed to import\nNamespace({told})\nmore\n"})
     (log / "agent_log" / "agent_3_3.json").write_text('{"args": {"task": "house-pr')
     folder, _ = take(log)
-    assert (folder.spec.task, folder.spec.model, folder.spec.agent) == ("house-price", "gpt-4", "ResearchAgent")
+    assert (folder.spec.task, folder.spec.model, folder.spec.agent) == (
+        "house-price",
+        "gpt-4",
+        "ResearchAgent",
+    )
     assert "thought 1" in folder.steps()[1].call.thought
     assert "agent_3_3.json is damaged" in notes(folder)
 
@@ -122,7 +148,9 @@ def test_a_langchain_agent_thinks_in_its_main_log_only(tmp_path: Path, take: Any
     log = original(tmp_path / "log", steps, {**TOLD, "agent_type": "LangChainAgent"})
     (log / "agent_log" / "main_log").write_text(said)
     state = json.loads((log / "agent_log" / "agent_1_1.json").read_text())
-    (log / "agent_log" / "agent_1_1.json").write_text(json.dumps({"args": state["args"], "intermediate_steps": []}))
+    (log / "agent_log" / "agent_1_1.json").write_text(
+        json.dumps({"args": state["args"], "intermediate_steps": []})
+    )
     folder, result = take(log)
     assert [each.call.thought for each in folder.steps()] == ["I should look around.", "Then I run it."]
     assert (folder.spec.agent, result.ending) == ("LangChainAgent", "stopped")
@@ -198,16 +226,27 @@ def test_junk_of_every_kind_is_noted_and_never_a_crash(tmp_path: Path, take: Any
         "no step",
         {"action": None},
         {"action": {"name": 7, "args": "raw text"}, "observation": {"a": [1]}, "timestamp": "soon"},
-        {"action": {"name": "\ud800", "args": {"x": "\udfff", "deep": [[[[[[[[1]]]]]]]]}}, "observation": None},
+        {
+            "action": {"name": "\ud800", "args": {"x": "\udfff", "deep": [[[[[[[[1]]]]]]]]}},
+            "observation": None,
+        },
         {"action": {"name": "Final Answer", "args": "Done!"}, "observation": "end", "timestamp": -1},
     ]
-    log = original(tmp_path / "log", [], {**TOLD, "max_steps": "many", "max_time": -3, "task": ["x"], "llm_name": 5})
+    log = original(
+        tmp_path / "log", [], {**TOLD, "max_steps": "many", "max_time": -3, "task": ["x"], "llm_name": 5}
+    )
     text = json.dumps({"steps": steps}).replace('"soon"', "NaN")
     (log / "env_log" / "trace.json").write_text(text)
     (log / "env_log" / "overall_time.txt").write_text("a while")
     (log / "env_log" / "error.txt").write_bytes(b"\xff\xfe\x00")
     folder, result = take(log)
-    assert [each.call.action for each in folder.steps()] == ["unreadable", "unreadable", "7", "\\ud800", "Final Answer"]
+    assert [each.call.action for each in folder.steps()] == [
+        "unreadable",
+        "unreadable",
+        "7",
+        "\\ud800",
+        "Final Answer",
+    ]
     assert folder.steps()[2].call.args == {"action_input": "raw text"}
     assert folder.steps()[4].call.args == {"final_answer": "Done!"}
     assert result.ending == "submitted" and result.seconds == 0.0 and result.task == "unknown"
@@ -287,8 +326,14 @@ def test_several_logs_at_once_and_again(tmp_path: Path) -> None:
         original(tmp_path / "logs" / name, told={**TOLD, "task": name.split("/")[1]})
     told: list[str] = []
     first = import_logs([tmp_path / "logs"], tmp_path / "runs", say=told.append)
-    assert [Path(result.folder).name for result in first] == ["claude-cifar10-1", "gpt4-cifar10-1", "gpt4-imdb-2"]
-    assert import_logs([tmp_path / "logs", tmp_path / "logs" / "gpt4"], tmp_path / "runs", say=told.append) == []
+    assert [Path(result.folder).name for result in first] == [
+        "claude-cifar10-1",
+        "gpt4-cifar10-1",
+        "gpt4-imdb-2",
+    ]
+    assert (
+        import_logs([tmp_path / "logs", tmp_path / "logs" / "gpt4"], tmp_path / "runs", say=told.append) == []
+    )
     assert sum("is there already" in line for line in told) == 3
     alike = [tmp_path / "logs" / "gpt4" / "cifar10" / "1", tmp_path / "logs" / "claude" / "cifar10" / "1"]
     both = import_logs(alike, tmp_path / "others", say=told.append)
@@ -298,7 +343,10 @@ def test_several_logs_at_once_and_again(tmp_path: Path) -> None:
 def evaluation(scores: dict[str, float]) -> str:
     """What MLAgentBench.eval writes."""
     return json.dumps(
-        {f"some/where/{name}/env_log/trace.json": {"path": "", "final_score": score} for name, score in scores.items()}
+        {
+            f"some/where/{name}/env_log/trace.json": {"path": "", "final_score": score}
+            for name, score in scores.items()
+        }
     )
 
 
@@ -308,9 +356,17 @@ def test_scores_of_the_original_are_claims_and_its_trivial_agent_is_the_baseline
         original(logs / f"baseline/{number}", told={**TOLD, "agent_type": "Agent"})
     for number in (5, 6):
         original(logs / f"gpt4/{number}")
-    scores = {"baseline/0": 100.0, "baseline/1": 104.0, "baseline/2": 96.0, "baseline/3": 100.0, "gpt4/5": 50.0}
+    scores = {
+        "baseline/0": 100.0,
+        "baseline/1": 104.0,
+        "baseline/2": 96.0,
+        "baseline/3": 100.0,
+        "gpt4/5": 50.0,
+    }
     (tmp_path / "results.json").write_text(evaluation({**scores, "gpt4/6": -1}))
-    results = import_logs([logs], tmp_path / "runs", scores=[tmp_path / "results.json"], say=lambda line: None)
+    results = import_logs(
+        [logs], tmp_path / "runs", scores=[tmp_path / "results.json"], say=lambda line: None
+    )
     better, invalid = results[4:]
     assert (better.score, better.baseline, better.improvement, better.success) == (50.0, 100.0, 0.5, True)
     assert better.note == "the score is what the original's evaluation claims" and not better.ungraded
@@ -327,11 +383,11 @@ def test_a_score_that_may_be_of_either_of_two_runs_is_of_none(tmp_path: Path) ->
 
 
 @pytest.fixture(scope="session")
-def houses() -> Prepared:
-    return prepared(Task.load("house-price"), "open", lambda line: None)
+def houses() -> PreparedData:
+    return prepare_data(Task.load("house-price"), "open", lambda line: None)
 
 
-def played_on(houses: Prepared, log: Path) -> Path:
+def played_on(houses: PreparedData, log: Path) -> Path:
     """A log whose agent worked on our very data, and knew the answers."""
     last = log / "env_log" / "traces" / "step_final_files"
     (last / "test.csv").write_bytes((houses.public / "test.csv").read_bytes())
@@ -339,7 +395,9 @@ def played_on(houses: Prepared, log: Path) -> Path:
     return log
 
 
-def test_where_the_data_is_the_same_our_grader_grades(tmp_path: Path, take: Any, houses: Prepared, cli: Any) -> None:
+def test_where_the_data_is_the_same_our_grader_grades(
+    tmp_path: Path, take: Any, houses: PreparedData, cli: Any
+) -> None:
     folder, result = take(played_on(houses, original(tmp_path / "log")), edition="open")
     assert (result.score, result.success, result.ungraded, result.edition) == (0.0, True, False, "open")
     assert folder.spec.hashes.data == houses.hash and folder.spec.imported
@@ -348,7 +406,9 @@ def test_where_the_data_is_the_same_our_grader_grades(tmp_path: Path, take: Any,
 
 
 @pytest.mark.parametrize(("name", "why"), [("test.csv", "another than the one"), ("", "no file of the data")])
-def test_where_it_is_not_nothing_is_graded(name: str, why: str, tmp_path: Path, take: Any, houses: Prepared) -> None:
+def test_where_it_is_not_nothing_is_graded(
+    name: str, why: str, tmp_path: Path, take: Any, houses: PreparedData
+) -> None:
     log = played_on(houses, original(tmp_path / "log"))
     given = log / "env_log" / "traces" / "step_final_files" / "test.csv"
     given.write_text("Id\n1\n") if name else given.unlink()
@@ -356,19 +416,24 @@ def test_where_it_is_not_nothing_is_graded(name: str, why: str, tmp_path: Path, 
     assert result.ungraded and result.score is None and why in result.note
 
 
-def test_code_that_we_ask_for_and_the_original_did_not_is_no_invalid_submission(tmp_path: Path, take: Any) -> None:
+def test_code_that_we_ask_for_and_the_original_did_not_is_no_invalid_submission(
+    tmp_path: Path, take: Any
+) -> None:
     _, result = take(original(tmp_path / "log", told={**TOLD, "task": "vectorization"}), edition="open")
     assert result.ungraded and "the original asked for something else" in result.note
 
 
 def test_imported_runs_stand_in_reports_beside_ours_and_count_only_if_they_were_graded(
-    tmp_path: Path, take: Any, houses: Prepared
+    tmp_path: Path, take: Any, houses: PreparedData
 ) -> None:
     take(original(tmp_path / "ungraded"))
     take(played_on(houses, original(tmp_path / "graded")), edition="open")
-    graded, ungraded = reports.read([tmp_path / "runs"])
-    assert graded.who == "ResearchAgent gpt-4 (fast gpt-3.5-turbo, edit gpt-4, retrieval False) [imported]"
-    assert (graded.fault, ungraded.fault) == (False, True)
+    graded, ungraded = reports.read_runs([tmp_path / "runs"])
+    assert (
+        graded.agent_label
+        == "ResearchAgent gpt-4 (fast gpt-3.5-turbo, edit gpt-4, retrieval False) [imported]"
+    )
+    assert (graded.is_fault, ungraded.is_fault) == (False, True)
 
 
 def test_at_the_command_line(tmp_path: Path, cli: Any) -> None:
@@ -407,7 +472,7 @@ def test_a_run_of_ours_cannot_be_mistaken_for_a_log(tmp_path: Path) -> None:
         import_logs([tmp_path / "run"], tmp_path / "runs")
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("name", KNOWN_TASKS)
 def test_every_task_of_the_original_that_we_know_is_one_of_ours(name: str) -> None:
-    task = Task.load(KNOWN[name].ours)
-    assert task.config.better == KNOWN[name].better
+    task = Task.load(KNOWN_TASKS[name].name)
+    assert task.config.better == KNOWN_TASKS[name].better

@@ -40,7 +40,9 @@ def installed(tmp_path):
     for name, (group, points) in zip(("mlagentbench", "script"), groups, strict=True):
         info = tmp_path / "site" / f"{name}-{project['version']}.dist-info"
         info.mkdir(parents=True)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {project['version']}\n")
+        (info / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: {project['version']}\n"
+        )
         (info / "entry_points.txt").write_text(
             f"[{group}]\n" + "".join(f"{key} = {value}\n" for key, value in points.items())
         )
@@ -62,7 +64,12 @@ def test_inspect_eval_finds_house_price_by_its_name(installed, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     (run,) = (tmp_path / "runs" / "inspect").iterdir()
     result = RunFolder(run).result
-    assert (result.task, result.ending, result.valid, result.success) == ("house-price", "submitted", True, False)
+    assert (result.task, result.ending, result.valid, result.success) == (
+        "house-price",
+        "submitted",
+        True,
+        False,
+    )
     assert (RunFolder(run).spec.limits.steps, len(list((tmp_path / "logs").glob("*.eval")))) == (3, 1)
 
 
@@ -87,4 +94,6 @@ def test_a_mistyped_edition_is_one_line(installed, tmp_path):
 def test_without_inspect_one_line_says_what_to_install():
     code = "import sys; sys.modules['inspect_ai'] = None; import mlagentbench.adapters.inspect.logs"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stderr.splitlines()[-1].endswith("Inspect is not installed: pip install 'mlagentbench[inspect]'")
+    assert done.stderr.splitlines()[-1].endswith(
+        "Inspect is not installed: pip install 'mlagentbench[inspect]'"
+    )

@@ -16,8 +16,8 @@ from inspect_ai.scorer import includes
 from inspect_ai.solver import generate, use_tools
 from inspect_ai.tool import bash, bash_session, text_editor
 
-from mlagentbench.adapters.inspect.attempt import Attempt
-from mlagentbench.adapters.inspect.entry import folder
+from mlagentbench.adapters.inspect.entry import folder_task
+from mlagentbench.adapters.inspect.sample_run import SampleRun
 from mlagentbench.runner.folder import RunFolder
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # Inspect leaves streams to the collector
@@ -41,7 +41,10 @@ def called(tool: str, **args: Any) -> ModelOutput:
 
 
 def script(code: str) -> list[ModelOutput]:
-    return [called("write_file", file_name="x.py", content=code), called("execute_script", script_name="x.py")]
+    return [
+        called("write_file", file_name="x.py", content=code),
+        called("execute_script", script_name="x.py"),
+    ]
 
 
 SOLUTION = [
@@ -49,7 +52,9 @@ SOLUTION = [
     called("execute_script", script_name="train.py"),
     called("final_answer", final_answer="done"),
 ]
-RESEARCH = "Reflection: r\nResearch Plan and Status: p\nFact Check: f\nThought: t\nAction: {}\nAction Input: {}"
+RESEARCH = (
+    "Reflection: r\nResearch Plan and Status: p\nFact Check: f\nThought: t\nAction: {}\nAction Input: {}"
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -64,14 +69,18 @@ def evaluate(toy: Path, tmp_path: Path) -> Iterator[Evaluate]:
     """An evaluation of the toy: evaluate(lines, agent="research", epochs=2)."""
 
     def run(lines: Lines, task: Path = toy, roles: dict[str, Lines] | None = None, **options: Any) -> EvalLog:
-        ours = {name: options.pop(name) for name in ("agent", "steps", "hours", "isolation") if name in options}
-        made = folder(task_folder=str(task), runs=str(tmp_path / "runs"), **ours)
+        ours = {
+            name: options.pop(name) for name in ("agent", "steps", "hours", "isolation") if name in options
+        }
+        made = folder_task(task_folder=str(task), runs=str(tmp_path / "runs"), **ours)
         others = {role: _model(said) for role, said in (roles or {}).items()}
-        logs = eval(made, _model(lines), model_roles=others, log_dir=str(tmp_path / "logs"), display="none", **options)
+        logs = eval(
+            made, _model(lines), model_roles=others, log_dir=str(tmp_path / "logs"), display="none", **options
+        )
         return logs[0]
 
     yield run
-    assert not Attempt.open  # whatever happened, nothing is left open
+    assert not SampleRun.active  # whatever happened, nothing is left open
 
 
 def _model(lines: Lines) -> Any:
@@ -102,14 +111,22 @@ def test_inspects_react_agent_works_with_our_actions_and_is_judged_by_our_grader
     assert [step.call.action for step in run.steps()] == ["Write File", "Execute Script", "Final Answer"]
     assert run.steps()[0].call.thought == "I think so."
     assert (run.result.ending, run.result.success, run.result.tokens) == ("submitted", True, 120)
-    assert [call.reply.calls[0].name for call in run.calls()] == ["write_file", "execute_script", "final_answer"]
+    assert [call.reply.calls[0].name for call in run.calls()] == [
+        "write_file",
+        "execute_script",
+        "final_answer",
+    ]
 
 
 def test_every_step_is_noted_in_the_transcript_with_its_snapshot(evaluate):
     sample = only(evaluate(SOLUTION))
-    noted = [event.data for event in sample.events if event.event == "info" and event.source == "mlagentbench"]
-    store = run_of(sample).store(writable=False)
-    assert [(note["step"], note["snapshot"]) for note in noted] == [(n, store.tree_hash(n)) for n in (1, 2, 3)]
+    noted = [
+        event.data for event in sample.events if event.event == "info" and event.source == "mlagentbench"
+    ]
+    store = run_of(sample).open_store(writable=False)
+    assert [(note["step"], note["snapshot"]) for note in noted] == [
+        (n, store.tree_hash(n)) for n in (1, 2, 3)
+    ]
 
 
 def test_epochs_are_repetitions_each_with_its_own_seed_and_folder(evaluate):
@@ -145,7 +162,9 @@ def test_our_research_agent_asks_inspects_models_and_its_steps_are_the_samples_m
 def test_the_roles_fast_and_edit_are_played_by_models_of_their_own(evaluate):
     lines = [
         called("understand_file", file_name="train.py", things_to_look_for="the guess"),
-        called("edit_script_ai", script_name="train.py", edit_instruction="guess better", save_name="train.py"),
+        called(
+            "edit_script_ai", script_name="train.py", edit_instruction="guess better", save_name="train.py"
+        ),
         called("execute_script", script_name="train.py"),
         SOLUTION[2],
     ]
@@ -161,7 +180,9 @@ def test_the_roles_fast_and_edit_are_played_by_models_of_their_own(evaluate):
 @pytest.mark.parametrize("agent", [pytest.param("react", marks=pytest.mark.slow), "research"])
 def test_a_limit_of_inspect_ends_the_sample_and_what_was_left_is_graded(evaluate, agent):
     going_on = (
-        called("list_files", dir_path=".") if agent == "react" else RESEARCH.format("List Files", '{"dir_path": "."}')
+        called("list_files", dir_path=".")
+        if agent == "react"
+        else RESEARCH.format("List Files", '{"dir_path": "."}')
     )
     work = [
         called("execute_script", script_name="train.py"),
@@ -172,7 +193,12 @@ def test_a_limit_of_inspect_ends_the_sample_and_what_was_left_is_graded(evaluate
     lines = iter([first])
     sample = only(evaluate(lambda *_: next(lines, others), agent=agent, message_limit=9))
     assert sample.limit and sample.limit.type == "message"
-    assert values(sample) | {"improvement": 0} == {"success": 0.0, "improvement": 0, "score": 5.0, "valid": 1.0}
+    assert values(sample) | {"improvement": 0} == {
+        "success": 0.0,
+        "improvement": 0,
+        "score": 5.0,
+        "valid": 1.0,
+    }
     assert run_of(sample).result.ending == "stopped"
 
 
@@ -186,7 +212,13 @@ def test_a_time_limit_of_inspect_cuts_off_a_script_with_all_that_it_started(eval
     assert values(sample)["valid"] == 0.0
     assert len(run_of(sample).steps()) == 1
     until(
-        lambda: not any(b"98761" in path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists())
+        lambda: (
+            not any(
+                b"98761" in path.read_bytes()
+                for path in Path("/proc").glob("[0-9]*/cmdline")
+                if path.exists()
+            )
+        )
     )
 
 
@@ -233,9 +265,9 @@ def test_any_solver_of_inspect_finds_our_actions_among_the_tools(evaluate):
 
 def test_a_mistake_of_the_person_is_one_line(toy):
     with pytest.raises(PrerequisiteError, match="no agent 'nobody'; there are: "):
-        folder(task_folder=str(toy), agent="nobody")
+        folder_task(task_folder=str(toy), agent="nobody")
     with pytest.raises(PrerequisiteError, match="needs a person"):
-        folder(task_folder=str(toy), agent="human")
+        folder_task(task_folder=str(toy), agent="human")
 
 
 @pytest.mark.slow  # Inspect brings tens of megabytes into the sandbox
@@ -247,7 +279,9 @@ def test_tools_that_inspect_brings_into_a_sandbox_work_in_ours(tmp_path):
         said("done"),
     ]
     tools = use_tools(bash(timeout=10), text_editor(), bash_session())
-    sample = Sample(input="?", target="done", files={"given.txt": "given"}, setup="echo ' and set up' >> given.txt")
+    sample = Sample(
+        input="?", target="done", files={"given.txt": "given"}, setup="echo ' and set up' >> given.txt"
+    )
     task = Task([sample], solver=[tools, generate()], scorer=includes(), sandbox="bwrap")
     (log,) = eval(task, _model(lines), log_dir=str(tmp_path), display="none")
     heard = [message.text for message in only(log).messages if message.role == "tool"]

@@ -7,17 +7,19 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from fake_model import FakeModel
 from inspect_ai.log import list_eval_logs, read_eval_log
-from parrot import Parrot
 
-from mlagentbench.adapters.inspect.logs import write
+from mlagentbench.adapters.inspect.logs import write_log
 from mlagentbench.errors import ModelFault, UsageError
 from mlagentbench.records import Call, Message
 
 
 def act(env):
     env.ask([Message(role="user", text="What now?")])
-    env.step(Call(action="Write File", args={"file_name": "train.py", "content": "1 / 0"}, thought="Break it."))
+    env.step(
+        Call(action="Write File", args={"file_name": "train.py", "content": "1 / 0"}, thought="Break it.")
+    )
     env.step(Call(action="Understand File", args={"file_name": "train.py", "things_to_look_for": "faults"}))
     env.step(Call(action="Read File", args={"file_name": "nowhere"}))
     env.step(Call(action="Final Answer", args={"final_answer": "done"}))
@@ -28,8 +30,8 @@ def log(play, tmp_path):
     """The log of a run: log(behaviour, models, **limits)."""
 
     def make(behaviour, lines=(), **limits):
-        result = play(behaviour, models={"main": Parrot(lines)} if lines else {}, **limits)
-        write(Path(result.folder), tmp_path / "logs" / "run.eval")
+        result = play(behaviour, models={"main": FakeModel(lines)} if lines else {}, **limits)
+        write_log(Path(result.folder), tmp_path / "logs" / "run.eval")
         return result, read_eval_log(str(tmp_path / "logs" / "run.eval"), resolve_attachments=True)
 
     return make
@@ -75,7 +77,9 @@ def test_scores_usage_and_what_was_asked_for_are_there(log):
 
 
 def test_a_limit_that_ended_it_is_the_samples_limit(log):
-    _, read = log(lambda env: [env.step(Call(action="List Files", args={"dir_path": "."})) for _ in range(2)], steps=2)
+    _, read = log(
+        lambda env: [env.step(Call(action="List Files", args={"dir_path": "."})) for _ in range(2)], steps=2
+    )
     assert (read.samples[0].limit.type, read.samples[0].limit.limit) == ("custom", 2)
 
 
@@ -88,7 +92,7 @@ def test_a_fault_is_an_error_without_a_score(log):
 
 def test_a_run_that_goes_on_can_be_looked_at(env, do, tmp_path):
     do(env, "List Files", dir_path=".")
-    write(tmp_path / "run", tmp_path / "run.json")
+    write_log(tmp_path / "run", tmp_path / "run.json")
     read = read_eval_log(str(tmp_path / "run.json"))
     assert (read.status, len(read.samples[0].messages)) == ("started", 3)
 
@@ -105,6 +109,6 @@ def test_the_viewer_lists_what_the_command_wrote(play, tmp_path):
 
 def test_what_is_no_run_or_no_name_of_a_log_is_one_line(tmp_path):
     with pytest.raises(UsageError, match="is not a run"):
-        write(tmp_path, tmp_path / "a.eval")
+        write_log(tmp_path, tmp_path / "a.eval")
     with pytest.raises(UsageError, match=r"NAME\.eval"):
-        write(tmp_path, tmp_path / "a.txt")
+        write_log(tmp_path, tmp_path / "a.txt")

@@ -90,7 +90,9 @@ async def test_nothing_of_the_host_is_seen_and_there_is_no_network(sandbox, tmp_
     (tmp_path / "secret").write_text("secret")
     with pytest.raises(FileNotFoundError):
         await sandbox.read_file(str(tmp_path / "secret"))
-    tried = await sandbox.exec(["python", "-c", "import socket; socket.create_connection(('1.1.1.1', 53), 2)"])
+    tried = await sandbox.exec(
+        ["python", "-c", "import socket; socket.create_connection(('1.1.1.1', 53), 2)"]
+    )
     assert "unreachable" in tried.stderr
     assert (await sandbox.exec(["id", "-u"])).stdout == "1000\n"
 
@@ -124,9 +126,9 @@ async def test_a_sandbox_that_is_closed_says_so():
 def test_inspect_finds_it_by_its_name_and_it_takes_a_file_of_settings(tmp_path):
     assert registry_find_sandboxenv("bwrap") is BubblewrapSandbox
     (tmp_path / "bwrap.toml").write_text('runtime = "torch"\nmemory_gb = 2\n')
-    assert BwrapConfig.of(str(tmp_path / "bwrap.toml")) == BwrapConfig(runtime="torch", memory_gb=2)
+    assert BwrapConfig.from_inspect(str(tmp_path / "bwrap.toml")) == BwrapConfig(runtime="torch", memory_gb=2)
     spec = SandboxEnvironmentSpec("bwrap", BwrapConfig(runtime="torch"))
     assert SandboxEnvironmentSpec.model_validate(spec.model_dump()) == spec
     (tmp_path / "bwrap.toml").write_text("memry = 2\n")
     with pytest.raises(UsageError, match="memry: no such key"):
-        BwrapConfig.of(str(tmp_path / "bwrap.toml"))
+        BwrapConfig.from_inspect(str(tmp_path / "bwrap.toml"))

@@ -19,7 +19,7 @@ from mcp.types import CallToolResult
 
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.setup import Setup
-from mlagentbench.runner.verify import verify
+from mlagentbench.runner.verify import verify_run
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 Until = Callable[[Callable[[], object]], None]
@@ -51,7 +51,10 @@ def over_stdio(log: Path, play: Play, *args: object, mode: str = "auto") -> None
 def over_http(*args: object) -> Iterator[tuple["subprocess.Popen[str]", str]]:
     """A server that runs already, and its address."""
     with subprocess.Popen(
-        [sys.executable, *command(*args, "--http", "0")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, *command(*args, "--http", "0")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as server:
         try:
             assert server.stderr
@@ -106,12 +109,15 @@ def test_a_client_that_starts_the_server_plays_a_run(toy: Path, tmp_path: Path, 
 
     over_stdio(log, play, toy, "--out", run, "--seed", 4, "--name", "claude", mode="legacy")
     check_won(run)
-    assert [check.what for check in verify(RunFolder(run), setup) if not check.holds] == []
+    assert [check.what for check in verify_run(RunFolder(run), setup) if not check.holds] == []
     assert "verdict      SUCCESS" in log.read_text()  # the person at the terminal is told
 
 
 def test_a_client_that_connects_over_http_plays_a_run(toy: Path, tmp_path: Path) -> None:
-    with over_http(toy, "--out", tmp_path / "run", "--seed", 4, "--name", "claude", "--json") as (server, address):
+    with over_http(toy, "--out", tmp_path / "run", "--seed", 4, "--name", "claude", "--json") as (
+        server,
+        address,
+    ):
         connect(address, win)
         out, _ = server.communicate(timeout=20)
     assert server.returncode == 0 and json.loads(out)["improvement"] == 1.0
@@ -126,7 +132,9 @@ def test_the_description_is_free_and_files_cost_a_step(toy: Path, tmp_path: Path
         assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["work"]
         resources = [resource.uri for resource in (await client.list_resources()).resources]
         assert resources[0] == "task://description" and "workspace:///data/deep/more.csv" in resources
-        assert (await client.list_resource_templates()).resource_templates[0].uri_template == "workspace:///{+path}"
+        assert (await client.list_resource_templates()).resource_templates[
+            0
+        ].uri_template == "workspace:///{+path}"
         assert await read(client, "task://description") == (toy / "description.md").read_text()
         assert RunFolder(tmp_path / "run").steps() == ()
         assert await read(client, "workspace:///train.py") == (toy / "starter" / "train.py").read_text()
@@ -152,7 +160,11 @@ def test_bad_arguments_are_steps_that_fail_and_say_why(toy: Path, tmp_path: Path
     async def play(client: Client) -> None:
         for name, args, why in (
             ("execute_script", {"script": "train.py"}, "script_name is missing"),
-            ("inspect_script_lines", {"script_name": "train.py", "start_line_number": "x"}, "start_line_number"),
+            (
+                "inspect_script_lines",
+                {"script_name": "train.py", "start_line_number": "x"},
+                "start_line_number",
+            ),
             ("read_file", {"file_name": "train.py", "mode": "r"}, "mode is not an argument of it"),
             ("dance", {}, "there is no action 'dance'"),
         ):
@@ -165,9 +177,7 @@ def test_bad_arguments_are_steps_that_fail_and_say_why(toy: Path, tmp_path: Path
 
 
 def test_calls_at_once_are_served_in_turn(toy: Path, tmp_path: Path) -> None:
-    code = (
-        "import os\nassert not os.path.exists('busy')\nopen('busy', 'w').close()\nos.remove('busy')\nprint('alone')\n"
-    )
+    code = "import os\nassert not os.path.exists('busy')\nopen('busy', 'w').close()\nos.remove('busy')\nprint('alone')\n"
 
     async def play(client: Client) -> None:
         await client.call_tool("write_file", {"file_name": "a.py", "content": code})
@@ -195,7 +205,9 @@ def test_a_client_that_leaves_in_the_middle_can_come_back(toy: Path, tmp_path: P
 
     over_stdio(log, begin, toy, "--out", run)
     assert RunFolder(run).result is None
-    assert log.read_text().endswith(f"mlagentbench: left before the end; go on with: mlagentbench mcp --resume {run}\n")
+    assert log.read_text().endswith(
+        f"mlagentbench: left before the end; go on with: mlagentbench mcp --resume {run}\n"
+    )
     told = cli("resume", run)
     assert (told.returncode, "came from outside (mcp)" in told.stderr) == (2, True)
     over_stdio(log, end, "--resume", run)
@@ -227,7 +239,9 @@ def test_a_client_that_leaves_during_a_script_ends_it(toy: Path, tmp_path: Path,
     assert mark not in processes.replace(str(tmp_path), "")
 
 
-def test_two_clients_over_http_share_the_run_and_a_lost_one_does_not_end_it(toy: Path, tmp_path: Path) -> None:
+def test_two_clients_over_http_share_the_run_and_a_lost_one_does_not_end_it(
+    toy: Path, tmp_path: Path
+) -> None:
     async def look(client: Client) -> None:
         await client.call_tool("list_files", {})
 
@@ -248,7 +262,9 @@ def test_the_clock_ends_a_run_at_which_nobody_plays(toy: Path, tmp_path: Path) -
     assert server.returncode == 0 and json.loads(out)["ending"] == "time"
 
 
-def test_stop_ends_a_server_that_waits_and_the_run_can_be_resumed(toy: Path, tmp_path: Path, cli: Cli) -> None:
+def test_stop_ends_a_server_that_waits_and_the_run_can_be_resumed(
+    toy: Path, tmp_path: Path, cli: Cli
+) -> None:
     for args in ([], ["--http", "0"]):
         run = tmp_path / f"run{len(args)}"
         with subprocess.Popen(

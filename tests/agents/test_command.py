@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from parrot import Parrot
+from fake_model import FakeModel
 
 from mlagentbench.agents.command import Command
 from mlagentbench.errors import ModelFault, PromptTooLong, UsageError
-from mlagentbench.records import Contestant, Limits, Result
+from mlagentbench.records import AgentSpec, Limits, Result
 from mlagentbench.runner.folder import RunFolder
-from mlagentbench.runner.run import run
+from mlagentbench.runner.run import execute_run
 from mlagentbench.runner.setup import Setup
 
 ASKING = """
@@ -59,7 +59,7 @@ Attempt = Callable[..., Result]
 def attempt(setup: Setup, tmp_path: Path) -> Attempt:
     """A run of a program that is written here, or its continuation."""
 
-    def go(source: str, parrot: Parrot, name: str = "run", setup: Setup = setup, **limits: Any) -> Result:
+    def go(source: str, parrot: FakeModel, name: str = "run", setup: Setup = setup, **limits: Any) -> Result:
         folder = tmp_path / "program"
         folder.mkdir(exist_ok=True)
         (folder / "main.py").write_text(source)
@@ -69,17 +69,21 @@ def attempt(setup: Setup, tmp_path: Path) -> Attempt:
         if (path / "run.json").is_file():
             run_folder = RunFolder(path)
         else:
-            run_folder = RunFolder.create(path, setup.spec(Contestant(agent="command"), 0, Limits(**limits)))
+            run_folder = RunFolder.create(
+                path, setup.create_run_spec(AgentSpec(agent="command"), 0, Limits(**limits))
+            )
         with run_folder.lock():
-            run_folder.rewind(None, anew=True)
-            return run(setup, agent, run_folder)
+            run_folder.rewind(None, from_start=True)
+            return execute_run(setup, agent, run_folder)
 
     return go
 
 
 def test_its_edits_land_in_the_workspace_and_are_graded(attempt: Attempt, tmp_path: Path) -> None:
-    result = attempt(WORKING, Parrot(SAID))
-    assert (result.ending, result.score, result.success, result.tokens) == ("submitted", 0.0, True, 120), result.note
+    result = attempt(WORKING, FakeModel(SAID))
+    assert (result.ending, result.score, result.success, result.tokens) == ("submitted", 0.0, True, 120), (
+        result.note
+    )
     steps = RunFolder(tmp_path / "run").steps()
     assert [step.call.action for step in steps] == ["Command"] * 4 + ["Final Answer"]
     assert "the task: Write submission.csv" in steps[0].observation and steps[0].observation.endswith(
@@ -92,16 +96,26 @@ def test_its_edits_land_in_the_workspace_and_are_graded(attempt: Attempt, tmp_pa
 
 
 def test_every_question_is_a_step_with_its_snapshot(attempt: Attempt, tmp_path: Path, setup: Setup) -> None:
-    attempt(WORKING, Parrot(SAID))
-    store = RunFolder(tmp_path / "run").store(setup.data, writable=False)
+    attempt(WORKING, FakeModel(SAID))
+    store = RunFolder(tmp_path / "run").open_store(setup.data, writable=False)
     there = [{"guess.txt", "submission.csv"} & store.state(step).keys() for step in range(5)]
-    assert there == [set(), set(), {"guess.txt"}, {"guess.txt", "submission.csv"}, {"guess.txt", "submission.csv"}]
+    assert there == [
+        set(),
+        set(),
+        {"guess.txt"},
+        {"guess.txt", "submission.csv"},
+        {"guess.txt", "submission.csv"},
+    ]
 
 
 def test_its_questions_are_recorded_with_the_whole_prompt(attempt: Attempt, tmp_path: Path) -> None:
-    attempt(WORKING, Parrot(SAID))
+    attempt(WORKING, FakeModel(SAID))
     calls = list(RunFolder(tmp_path / "run").calls())
-    assert [call.prompt.messages[-1].text for call in calls] == ["what shall I guess?", "and the script?", "am I done?"]
+    assert [call.prompt.messages[-1].text for call in calls] == [
+        "what shall I guess?",
+        "and the script?",
+        "am I done?",
+    ]
     assert (calls[0].step, calls[0].inside, calls[0].prompt.max_tokens) == (2, False, 100)
 
 
@@ -109,19 +123,21 @@ def test_its_questions_are_recorded_with_the_whole_prompt(attempt: Attempt, tmp_
 def test_a_resumed_run_hears_the_recorded_replies_and_ends_the_same(
     attempt: Attempt, tmp_path: Path, kept: int
 ) -> None:
-    attempt(WORKING, Parrot(SAID))
+    attempt(WORKING, FakeModel(SAID))
     folder = RunFolder(tmp_path / "run")
     whole = [(step.call, step.observation.partition("]")[2]) for step in folder.steps()]
     lines = folder.model_calls.path.read_text().splitlines(keepends=True)
     folder.model_calls.path.write_text("".join(lines[:kept]) + '{"torn')
     (folder.path / "result.json").unlink()
-    parrot = Parrot(SAID)
+    parrot = FakeModel(SAID)
     result = attempt(WORKING, parrot)
     assert (result.score, result.tokens, len(parrot.prompts)) == (0.0, 120, 3 - kept)
     assert [(step.call, step.observation.partition("]")[2]) for step in folder.steps()] == whole
 
 
-def test_nothing_else_of_the_network_is_reachable_and_no_key_is_there(attempt: Attempt, tmp_path: Path) -> None:
+def test_nothing_else_of_the_network_is_reachable_and_no_key_is_there(
+    attempt: Attempt, tmp_path: Path
+) -> None:
     os.environ["OPENAI_API_KEY"] = "sk-canary-0123456789"
     try:
         source = ASKING + (
@@ -132,7 +148,7 @@ def test_nothing_else_of_the_network_is_reachable_and_no_key_is_there(attempt: A
             "print(sorted(os.listdir('/sys/class/net')) if os.path.isdir('/sys/class/net') else 'no /sys')\n"
             "print(dict(os.environ))\nprint(ask('x'))\n"
         )
-        attempt(source, Parrot(["fine"]))
+        attempt(source, FakeModel(["fine"]))
     finally:
         del os.environ["OPENAI_API_KEY"]
     everything = b"".join(path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file())
@@ -142,14 +158,16 @@ def test_nothing_else_of_the_network_is_reachable_and_no_key_is_there(attempt: A
 
 def test_a_used_up_budget_ends_the_program(attempt: Attempt, tmp_path: Path) -> None:
     endless = ASKING + "while True:\n    print(ask('more'))\n"
-    result = attempt(endless, Parrot(["x"] * 99), tokens=121)
+    result = attempt(endless, FakeModel(["x"] * 99), tokens=121)
     assert (result.ending, result.tokens) == ("tokens", 120)
-    result = attempt(endless, Parrot(["x"] * 99), "steps", steps=5)
+    result = attempt(endless, FakeModel(["x"] * 99), "steps", steps=5)
     assert (result.ending, result.steps) == ("steps", 5)
 
 
-def test_a_program_that_never_asks_is_stopped_by_the_clock(attempt: Attempt, until: Callable[..., None]) -> None:
-    result = attempt("while True: pass\n", Parrot([]), hours=0.0004)
+def test_a_program_that_never_asks_is_stopped_by_the_clock(
+    attempt: Attempt, until: Callable[..., None]
+) -> None:
+    result = attempt("while True: pass\n", FakeModel([]), hours=0.0004)
     assert result.ending == "time"
     until(lambda: not processes("/opt/program/main.py"))  # others of another test may be there for a moment
 
@@ -187,7 +205,7 @@ ODD = {
 def test_an_odd_program_ends_and_what_it_left_is_graded(
     attempt: Attempt, tmp_path: Path, source: str, said: str, how: str
 ) -> None:
-    result = attempt(source, Parrot([]))
+    result = attempt(source, FakeModel([]))
     assert (result.ending, result.note) == ("submitted", "submission.csv is missing")
     seen = RunFolder(tmp_path / "run").steps()[0].observation
     assert how in seen and said in seen
@@ -198,13 +216,13 @@ def test_a_prompt_that_is_too_long_is_told_to_the_program(attempt: Attempt, tmp_
         "import urllib.error\ntry:\n    ask('x' * 1000)\n"
         "except urllib.error.HTTPError as error:\n    print(error.code, error.read().decode())\nprint(ask('x'))"
     )
-    attempt(source, Parrot([PromptTooLong("9 tokens at most"), "better"]))
+    attempt(source, FakeModel([PromptTooLong("9 tokens at most"), "better"]))
     seen = RunFolder(tmp_path / "run").steps()[-2].observation
     assert "400" in seen and "context_length_exceeded" in seen and "better" in seen
 
 
 def test_a_provider_that_fails_is_a_fault_of_the_run(attempt: Attempt) -> None:
-    result = attempt(ASKING + "ask('x')", Parrot([ModelFault("gone")]))
+    result = attempt(ASKING + "ask('x')", FakeModel([ModelFault("gone")]))
     assert (result.ending, result.note) == ("fault", "ModelFault: gone")
 
 
@@ -213,7 +231,7 @@ def test_several_questions_at_once_are_answered_one_after_another(attempt: Attem
         "from concurrent.futures import ThreadPoolExecutor\n"
         "with ThreadPoolExecutor(5) as pool:\n    print(sorted(pool.map(ask, 'abcde')))\n"
     )
-    attempt(source, Parrot(["1", "2", "3", "4", "5"]))
+    attempt(source, FakeModel(["1", "2", "3", "4", "5"]))
     assert "['1', '2', '3', '4', '5']" in RunFolder(tmp_path / "run").steps()[-2].observation
 
 
@@ -308,7 +326,9 @@ def test_killed_with_the_harness_nothing_is_left_and_resume_finishes(
     script.write_text("\n=====\n".join(["600", PERFECT, "yes"]))
     given = ["run", toy, "--agent", "command", "--model", f"scripted:{script}", "--out", out]
     given += ["--set", f"program={program}", "--set", "command=python /opt/program/main.py {task}"]
-    child = subprocess.Popen([sys.executable, "-m", "mlagentbench", *map(str, given)], stderr=subprocess.DEVNULL)
+    child = subprocess.Popen(
+        [sys.executable, "-m", "mlagentbench", *map(str, given)], stderr=subprocess.DEVNULL
+    )
     deadline = time.monotonic() + 30
     while not (out / "model_calls.jsonl").is_file() and time.monotonic() < deadline:
         assert child.poll() is None
@@ -318,7 +338,9 @@ def test_killed_with_the_harness_nothing_is_left_and_resume_finishes(
         pass
     assert not processes("/opt/program/main.py")
     calls = out / "model_calls.jsonl"
-    calls.write_text(calls.read_text().replace('"text":"600"', '"text":"0"'))  # nobody wants to wait so long again
+    calls.write_text(
+        calls.read_text().replace('"text":"600"', '"text":"0"')
+    )  # nobody wants to wait so long again
     done = cli("resume", out, "--json")
     assert json.loads(done.stdout)["score"] == 0.0, done.stderr
     assert not list((cache / "temporary").iterdir()) and not (cache / "endpoints").exists()

@@ -16,14 +16,25 @@ QUICK = ("vectorization",)
     "name",
     [
         pytest.param(
-            path.stem, marks=[pytest.mark.xdist_group(path.stem)] + [pytest.mark.slow] * (path.stem not in QUICK)
+            path.stem,
+            marks=[pytest.mark.xdist_group(path.stem)] + [pytest.mark.slow] * (path.stem not in QUICK),
         )
         for path in sorted(TRANSCRIPTS.glob("*.txt"))
     ],
 )
 def test_the_research_agent_passes_the_success_line(name: str, cli: Any, tmp_path: Path) -> None:
     script = TRANSCRIPTS / f"{name}.txt"
-    given = ("run", name, "--agent", "research", "--model", f"scripted:{script}", "--out", tmp_path / "run", "--json")
+    given = (
+        "run",
+        name,
+        "--agent",
+        "research",
+        "--model",
+        f"scripted:{script}",
+        "--out",
+        tmp_path / "run",
+        "--json",
+    )
     done = cli(*given, timeout=600)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)

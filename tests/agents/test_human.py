@@ -34,7 +34,9 @@ def test_a_person_works_leaves_and_comes_back(tmp_path: Path, toy: Path) -> None
     assert steps[0].call.args == {"file_name": "note.py", "content": "if True:\n    print('indented')\n\n"}
 
     names = "Execute Script\nnote.py\n\nRequest Help\nWhat now?\nSubmit it.\nInspect Script Lines\nnote.py\n1\nx\n"
-    back = sit_down(tmp_path, names + "Execute Script\ntrain.py\n\nFinal Answer\nthe starter\n", "resume", run)
+    back = sit_down(
+        tmp_path, names + "Execute Script\ntrain.py\n\nFinal Answer\nthe starter\n", "resume", run
+    )
     assert back.returncode == 0, back.stderr
     result = json.loads(back.stdout)
     assert (result["ending"], result["score"], result["steps"]) == ("submitted", 5.0, 6)

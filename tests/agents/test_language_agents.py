@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from parrot import Parrot
+from fake_model import FakeModel
 
 from mlagentbench.agents.act import Act
 from mlagentbench.agents.autogpt import Autogpt
@@ -22,9 +22,9 @@ from mlagentbench.agents.research import Research
 from mlagentbench.agents.tools import Tools, tool_name
 from mlagentbench.agents.tree import Tree
 from mlagentbench.errors import PromptTooLong
-from mlagentbench.records import Contestant, Limits, Reply, Result, ToolCall
+from mlagentbench.records import AgentSpec, Limits, Reply, Result, ToolCall
 from mlagentbench.runner.folder import RunFolder
-from mlagentbench.runner.run import run
+from mlagentbench.runner.run import execute_run
 from mlagentbench.runner.setup import Setup
 
 PERFECT = """ids = [line.strip() for line in open("questions.csv")][1:]
@@ -36,7 +36,10 @@ STEPS: list[tuple[str, dict[str, Any]]] = [
     ("List Files", {"dir_path": "."}),
     ("Understand File", {"file_name": "train.py", "things_to_look_for": "what it guesses"}),
     ("Execute Script", {"script_name": "train.py"}),
-    ("Edit Script (AI)", {"script_name": "train.py", "edit_instruction": "use the id", "save_name": "train.py"}),
+    (
+        "Edit Script (AI)",
+        {"script_name": "train.py", "edit_instruction": "use the id", "save_name": "train.py"},
+    ),
     ("Execute Script", {"script_name": "train.py"}),
     ("Append Summary to Research Log", {"content": "the id is the answer"}),
     ("Final Answer", {"final_answer": "each id is its own value"}),
@@ -104,16 +107,18 @@ AGENTS: dict[str, tuple[Make, list[Any]]] = {
 def attempt(setup: Setup, tmp_path: Path) -> Callable[..., Result]:
     """A run of an agent with a parrot, or its continuation."""
 
-    def go(agent: Agent, parrot: Parrot, name: str = "run", **limits: Any) -> Result:
+    def go(agent: Agent, parrot: FakeModel, name: str = "run", **limits: Any) -> Result:
         agent.models = {"main": parrot}
         path = tmp_path / name
         if (path / "run.json").is_file():
             folder = RunFolder(path)
         else:
-            folder = RunFolder.create(path, setup.spec(Contestant(agent="tried"), 0, Limits(**limits)))
+            folder = RunFolder.create(
+                path, setup.create_run_spec(AgentSpec(agent="tried"), 0, Limits(**limits))
+            )
         with folder.lock():
             folder.rewind()
-            return run(setup, agent, folder)
+            return execute_run(setup, agent, folder)
 
     return go
 
@@ -126,13 +131,18 @@ def story(folder: RunFolder) -> list[str]:
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_it_works_its_way_to_a_perfect_score(name: str, attempt: Callable[..., Result], tmp_path: Path) -> None:
+def test_it_works_its_way_to_a_perfect_score(
+    name: str, attempt: Callable[..., Result], tmp_path: Path
+) -> None:
     make, said = AGENTS[name]
-    parrot = Parrot(said)
+    parrot = FakeModel(said)
     result = attempt(make(), parrot)
-    assert (result.ending, result.score, result.success, result.steps) == ("submitted", 0.0, True, len(STEPS)), (
-        result.note
-    )
+    assert (result.ending, result.score, result.success, result.steps) == (
+        "submitted",
+        0.0,
+        True,
+        len(STEPS),
+    ), result.note
     assert len(parrot.prompts) == len(said)
     assert [(s.call.action, s.call.args) for s in RunFolder(tmp_path / "run").steps()] == STEPS
 
@@ -142,17 +152,17 @@ def test_killed_at_any_step_it_resumes_to_the_same_trace(
     name: str, attempt: Callable[..., Result], tmp_path: Path
 ) -> None:
     make, said = AGENTS[name]
-    attempt(make(), Parrot(said))
+    attempt(make(), FakeModel(said))
     folder = RunFolder(tmp_path / "run")
     whole = story(folder)
     for cut in range(len(STEPS)):
         text = folder.trace.path.read_bytes()
         ends = [at + 1 for at, byte in enumerate(text) if byte == 10]
         folder.trace.path.write_bytes(text[: ends[cut] - 7])  # in the middle of writing the step down
-        calls = [end for call, end in folder._calls() if call.step <= cut + 1]
-        folder.model_calls.cut(calls[-1] if calls else 0)
+        calls = [end for call, end in folder._calls_with_offsets() if call.step <= cut + 1]
+        folder.model_calls.truncate(calls[-1] if calls else 0)
         (folder.path / "result.json").unlink()
-        result = attempt(make(), Parrot(said))
+        result = attempt(make(), FakeModel(said))
         assert (result.score, result.ending) == (0.0, "submitted"), result.note
         assert story(folder) == whole, f"cut in step {cut + 1}"
 
@@ -162,16 +172,19 @@ def test_a_reply_in_the_wrong_form_is_answered_with_what_is_missing(
     agent: Make, attempt: Callable[..., Result], tmp_path: Path
 ) -> None:
     good = researching("Final Answer", {"final_answer": "x"}, 1)
-    parrot = Parrot(["I would like to look around first.", good])
+    parrot = FakeModel(["I would like to look around first.", good])
     assert attempt(agent(), parrot).steps == 1
     assert [message.role for message in parrot.prompts[1].messages] == ["system", "user", "assistant", "user"]
-    assert "has no" in parrot.prompts[1].messages[-1].text and "Action Input:" in parrot.prompts[1].messages[-1].text
+    assert (
+        "has no" in parrot.prompts[1].messages[-1].text
+        and "Action Input:" in parrot.prompts[1].messages[-1].text
+    )
 
 
 def test_after_five_replies_that_nobody_understands_the_mistake_is_a_step(
     attempt: Callable[..., Result], tmp_path: Path
 ) -> None:
-    parrot = Parrot([*["la la la"] * 5, researching("Final Answer", {"final_answer": "x"}, 1)])
+    parrot = FakeModel([*["la la la"] * 5, researching("Final Answer", {"final_answer": "x"}, 1)])
     result = attempt(Research(), parrot)
     first, _ = RunFolder(tmp_path / "run").steps()
     assert first.failed and "There are: Append File" in first.observation and result.ending == "submitted"
@@ -181,7 +194,7 @@ def test_after_five_replies_that_nobody_understands_the_mistake_is_a_step(
 def test_mistakes_in_form_leave_the_view_once_a_good_step_followed(attempt: Callable[..., Result]) -> None:
     look = researching("List Files", {"dir_path": "."}, 1)
     done = researching("Final Answer", {"final_answer": "x"}, 1)
-    parrot = Parrot([*["la la la"] * 5, look, done])
+    parrot = FakeModel([*["la la la"] * 5, look, done])
     attempt(Research(), parrot)
     assert "no action could be understood" in parrot.prompts[-2].messages[1].text
     assert "no action could be understood" not in parrot.prompts[-1].messages[1].text
@@ -190,15 +203,17 @@ def test_mistakes_in_form_leave_the_view_once_a_good_step_followed(attempt: Call
 def test_what_the_model_cannot_take_is_shown_shorter(attempt: Callable[..., Result]) -> None:
     write = thinking("Write File", {"file_name": "a.txt", "content": "y" * 9000}, 1)
     too_long = PromptTooLong("8,000 tokens at most")
-    parrot = Parrot([write, too_long, too_long, thinking("Final Answer", {"final_answer": "x"}, 2)])
+    parrot = FakeModel([write, too_long, too_long, thinking("Final Answer", {"final_answer": "x"}, 2)])
     assert attempt(React(), parrot).ending == "submitted"
     sizes = [len(prompt.messages[1].text) for prompt in parrot.prompts[1:]]
     assert sizes[0] > sizes[1] > sizes[2]
 
 
-def test_the_plan_is_carried_and_only_the_last_three_steps_are_in_view(attempt: Callable[..., Result]) -> None:
+def test_the_plan_is_carried_and_only_the_last_three_steps_are_in_view(
+    attempt: Callable[..., Result],
+) -> None:
     looks = [researching("List Files", {"dir_path": "."}, number) for number in range(1, 8)]
-    parrot = Parrot([*looks, researching("Final Answer", {"final_answer": "x"}, 8)])
+    parrot = FakeModel([*looks, researching("Final Answer", {"final_answer": "x"}, 8)])
     attempt(Research(), parrot)
     shown = parrot.prompts[-1].messages[1].text
     assert "Research Plan and Status, as you left it:\nplan 7" in shown
@@ -208,7 +223,7 @@ def test_the_plan_is_carried_and_only_the_last_three_steps_are_in_view(attempt: 
 
 def test_a_long_observation_is_summarised_by_the_fast_model(attempt: Callable[..., Result]) -> None:
     make, said = AGENTS["research"]
-    parrot = Parrot(said)
+    parrot = FakeModel(said)
     attempt(make(), parrot)
     summarised = next(p for p in parrot.prompts if "saw a long observation" in p.messages[0].text)
     after = parrot.prompts[parrot.prompts.index(summarised) + 1].messages[1].text
@@ -217,17 +232,21 @@ def test_a_long_observation_is_summarised_by_the_fast_model(attempt: Callable[..
 
 def test_memory_brings_back_what_has_left_the_view(attempt: Callable[..., Result]) -> None:
     make, said = AGENTS["research with memory"]
-    parrot = Parrot(said)
+    parrot = FakeModel(said)
     attempt(make(), parrot)
     last = parrot.prompts[-1].messages[1].text
     assert "From your research log:\nrecalled 6" in last and "Step 1\n" not in last
-    asked = [p.messages[0].text for p in parrot.prompts if "The plan at present: plan 6" in p.messages[0].text]
+    asked = [
+        p.messages[0].text for p in parrot.prompts if "The plan at present: plan 6" in p.messages[0].text
+    ]
     assert "Step 1: summary 1\n\nStep 2: summary 2" in asked[0]
 
 
 def test_prompts_stay_bounded_as_steps_grow(attempt: Callable[..., Result]) -> None:
-    writes = [researching("Write File", {"file_name": f"{n}.txt", "content": "z" * 30_000}, n) for n in range(1, 31)]
-    parrot = Parrot([*writes, researching("Final Answer", {"final_answer": "x"}, 31)])
+    writes = [
+        researching("Write File", {"file_name": f"{n}.txt", "content": "z" * 30_000}, n) for n in range(1, 31)
+    ]
+    parrot = FakeModel([*writes, researching("Final Answer", {"final_answer": "x"}, 31)])
     attempt(Research(), parrot)
     sizes = [sum(len(m.text) for m in prompt.messages) for prompt in parrot.prompts]
     assert max(sizes[5:]) == pytest.approx(sizes[5], rel=0.02)
@@ -245,7 +264,11 @@ def test_options_reach_the_agent_and_wrong_ones_are_a_sentence(cli: Any, toy: Pa
     done = cli(*given, "--set", "memory=true", "--json")
     assert done.returncode == 0 and json.loads(done.stdout)["success"], done.stderr
     assert RunFolder(tmp_path / "run").spec.options == {"memory": True}
-    for wrong, said in [("mood=good", "has no option 'mood'"), ("memory=2", "is a bool"), ("memory", "has no =")]:
+    for wrong, said in [
+        ("mood=good", "has no option 'mood'"),
+        ("memory=2", "is a bool"),
+        ("memory", "has no ="),
+    ]:
         done = cli(*given, "--set", wrong)
         assert done.returncode == 2 and said in done.stderr
 
@@ -255,7 +278,9 @@ def test_autogpt_answers_a_bad_command_with_the_form_and_remembers_by_its_summar
 ) -> None:
     done = commanding("Final Answer", {"final_answer": "x"}, 2)
     look = commanding("List Files", {"dir_path": "."}, 1)
-    parrot = Parrot(["no json", '{"thoughts": {}}', commanding("Dance", {}, 1), look, "there are files", done])
+    parrot = FakeModel(
+        ["no json", '{"thoughts": {}}', commanding("Dance", {}, 1), look, "there are files", done]
+    )
     assert attempt(Autogpt(), parrot).steps == 2
     said = [prompt.messages[-1].text for prompt in parrot.prompts]
     assert "cannot be read" in said[1] and "has no command" in said[2] and "no command 'Dance'" in said[3]
@@ -264,7 +289,7 @@ def test_autogpt_answers_a_bad_command_with_the_form_and_remembers_by_its_summar
 
 def test_tools_does_several_calls_of_one_reply_and_answers_each(attempt: Callable[..., Result]) -> None:
     calls = tuple(ToolCall(id=str(n), name="list_files", arguments='{"dir_path": "."}') for n in range(2))
-    parrot = Parrot([Reply(calls=calls), "I am done.", calling("Final Answer", {"final_answer": "x"}, 3)])
+    parrot = FakeModel([Reply(calls=calls), "I am done.", calling("Final Answer", {"final_answer": "x"}, 3)])
     assert attempt(Tools(), parrot).steps == 3
     roles = [message.role for message in parrot.prompts[-1].messages]
     assert roles == ["system", "user", "assistant", "tool", "tool", "assistant", "user"]
@@ -277,7 +302,7 @@ def test_a_tool_call_that_makes_no_sense_is_answered_and_not_a_crash(
     attempt: Callable[..., Result], tmp_path: Path, name: str, arguments: str
 ) -> None:
     odd = Reply(calls=(ToolCall(id="1", name=name, arguments=arguments),))
-    parrot = Parrot([odd, calling("Final Answer", {"final_answer": "x"}, 2)])
+    parrot = FakeModel([odd, calling("Final Answer", {"final_answer": "x"}, 2)])
     assert attempt(Tools(), parrot).ending == "submitted"
     assert RunFolder(tmp_path / "run").steps()[0].failed
     assert parrot.prompts[1].messages[-1].text.startswith("Error: ")
@@ -285,10 +310,12 @@ def test_a_tool_call_that_makes_no_sense_is_answered_and_not_a_crash(
 
 def test_a_long_talk_of_tools_is_kept_only_as_far_as_there_is_room(attempt: Callable[..., Result]) -> None:
     writes = [calling("Write File", {"file_name": f"{n}.txt", "content": "z" * 9_000}, n) for n in range(20)]
-    parrot = Parrot([*writes, calling("Final Answer", {"final_answer": "x"}, 21)])
+    parrot = FakeModel([*writes, calling("Final Answer", {"final_answer": "x"}, 21)])
     attempt(Tools(), parrot)
     said = parrot.prompts[-1].messages
-    assert said[2].role == "assistant" and said[3].answers == said[2].calls[0].id  # no answer without its call
+    assert (
+        said[2].role == "assistant" and said[3].answers == said[2].calls[0].id
+    )  # no answer without its call
     assert sum(len(call.arguments) for message in said for call in message.calls) < 50_000
 
 
@@ -296,8 +323,10 @@ def written(guess: str) -> str:
     return f"I try {guess}.\n```python\n{PERFECT.replace('{i},{i}', '{i},' + guess).replace('0.0', guess)}```"
 
 
-def test_tree_mends_what_fails_improves_the_best_and_submits_it(attempt: Callable[..., Result], tmp_path: Path) -> None:
-    parrot = Parrot(
+def test_tree_mends_what_fails_improves_the_best_and_submits_it(
+    attempt: Callable[..., Result], tmp_path: Path
+) -> None:
+    parrot = FakeModel(
         [
             "Draft.\n```python\n1 / 0\n```",
             written("7"),  # mended
@@ -312,19 +341,25 @@ def test_tree_mends_what_fails_improves_the_best_and_submits_it(attempt: Callabl
     asked = [prompt.messages[1].text for prompt in parrot.prompts]
     assert "ZeroDivisionError" in asked[1] and "differs from them" in asked[2] and "I try 7. → 7" in asked[2]
     assert "validation figure 5" in asked[3] and "validation figure 3" in asked[5]
-    assert (result.ending, steps[-1].call.args) == ("submitted", {"final_answer": "best validation figure: 3"})
-    assert steps[-2].call.action == "Execute Script" and "validation mean absolute error: 3" in steps[-2].observation
+    assert (result.ending, steps[-1].call.args) == (
+        "submitted",
+        {"final_answer": "best validation figure: 3"},
+    )
+    assert (
+        steps[-2].call.action == "Execute Script"
+        and "validation mean absolute error: 3" in steps[-2].observation
+    )
 
 
 def test_tree_resumes_to_the_same_trace(attempt: Callable[..., Result], tmp_path: Path) -> None:
     said = ["Draft.\n```python\n1 / 0\n```", written("7"), written("8"), written("3"), written("5")]
-    attempt(Tree(drafts=2), Parrot(said), steps=15)
+    attempt(Tree(drafts=2), FakeModel(said), steps=15)
     folder = RunFolder(tmp_path / "run")
     whole = story(folder)
     text = folder.trace.path.read_bytes().splitlines(keepends=True)
     folder.trace.path.write_bytes(b"".join(text[:8]))
     (folder.path / "result.json").unlink()
-    assert attempt(Tree(drafts=2), Parrot(said)).ending == "submitted"
+    assert attempt(Tree(drafts=2), FakeModel(said)).ending == "submitted"
     assert story(folder) == whole
 
 

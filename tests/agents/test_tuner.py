@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from mlagentbench.agents.tuner import Tuner, figure, knobs, turned
-from mlagentbench.environment import Environment
+from mlagentbench.agents.tuner import Tuner, find_hyperparameters, parse_validation_score, set_hyperparameter
+from mlagentbench.environment.environment import Environment
 from mlagentbench.records import Call, Result
 from mlagentbench.runner.folder import RunFolder
-from mlagentbench.runner.setup import Setup, set_up
+from mlagentbench.runner.setup import Setup, prepare_setup
 
 SOURCE = '''"""ünï: 3"""
 RATE = 0.1; TREES: int = 100
@@ -20,7 +20,7 @@ x, y = 1, 2
 
 
 def test_knobs_are_the_numbers_that_have_a_name() -> None:
-    found = {(knob.name, knob.occurrence): (knob.value, knob.whole) for knob in knobs(SOURCE)}
+    found = {(knob.name, knob.occurrence): (knob.value, knob.is_int) for knob in find_hyperparameters(SOURCE)}
     assert found == {
         ("RATE", 0): (0.1, False),
         ("TREES", 0): (100, True),
@@ -30,17 +30,19 @@ def test_knobs_are_the_numbers_that_have_a_name() -> None:
 
 
 def test_turning_a_knob_changes_one_number_and_nothing_else() -> None:
-    by_name = {(knob.name, knob.occurrence): knob for knob in knobs(SOURCE)}
-    assert turned(SOURCE, by_name["RATE", 0], 0.3) == SOURCE.replace("RATE = 0.1", "RATE = 0.3")
-    assert turned(SOURCE, by_name["TREES", 0], 200) == SOURCE.replace("int = 100", "int = 200")
-    assert turned(SOURCE, by_name["depth", 1], 10) == SOURCE.replace("depth=5", "depth=10")
+    by_name = {(knob.name, knob.occurrence): knob for knob in find_hyperparameters(SOURCE)}
+    assert set_hyperparameter(SOURCE, by_name["RATE", 0], 0.3) == SOURCE.replace("RATE = 0.1", "RATE = 0.3")
+    assert set_hyperparameter(SOURCE, by_name["TREES", 0], 200) == SOURCE.replace("int = 100", "int = 200")
+    assert set_hyperparameter(SOURCE, by_name["depth", 1], 10) == SOURCE.replace("depth=5", "depth=10")
     windows = SOURCE.replace("\n", "\r\n")
-    assert turned(windows, by_name["depth", 0], 6) == windows.replace("depth=3", "depth=6")
+    assert set_hyperparameter(windows, by_name["depth", 0], 6) == windows.replace("depth=3", "depth=6")
 
 
-@pytest.mark.parametrize("source", ["", "def f(:\n", "\0", "print('no numbers')\n", "Error: train.py does not exist"])
+@pytest.mark.parametrize(
+    "source", ["", "def f(:\n", "\0", "print('no numbers')\n", "Error: train.py does not exist"]
+)
 def test_a_script_without_knobs_has_none(source: str) -> None:
-    assert knobs(source) == []
+    assert find_hyperparameters(source) == []
 
 
 @pytest.mark.parametrize(
@@ -53,20 +55,20 @@ def test_a_script_without_knobs_has_none(source: str) -> None:
     ],
 )
 def test_the_last_validation_figure_counts(text: str, value: float) -> None:
-    assert figure(text) == value
+    assert parse_validation_score(text) == value
 
 
 @pytest.mark.parametrize(
     "text", ["", "validation error: nan", "validation a: 1\nvalidation a: nan", "validation a: 1.2.3"]
 )
 def test_what_is_no_figure_is_not_a_number(text: str) -> None:
-    assert math.isnan(figure(text))
+    assert math.isnan(parse_validation_score(text))
 
 
 @pytest.fixture
 def tune(variant: Callable[..., Path], open_env: Callable[..., Environment]) -> Callable[..., Environment]:
     def tune_one(script: str, **limits: object) -> Environment:
-        setup = set_up(str(variant({"starter/train.py": script})), "open", "bwrap", lambda line: None)
+        setup = prepare_setup(str(variant({"starter/train.py": script})), "open", "bwrap", lambda line: None)
         env = open_env(setup=setup, **limits)
         Tuner().run(env)
         return env
@@ -81,18 +83,22 @@ def test_it_improves_the_toy_and_leaves_the_submission_of_its_best_script(
     Tuner().run(env)
     assert env.ending == "submitted" and len(env.steps) <= env.spec.limits.steps
     assert env.steps[-1].call.args["final_answer"] == "best validation figure: 2.76"
-    root = env.world.workspace.root
+    root = env.context.workspace.root
     assert "GUESS = 2.85" in (root / "train.py").read_text()
     assert (root / "submission.csv").read_text().startswith("id,value\n0,2.85\n")
     written = [step.call.args["content"] for step in env.steps if step.call.action == "Write File"]
     assert len(written) - len(set(written)) <= 1  # only the best is ever written twice
     again = open_env()
     Tuner().run(again)  # a resume repeats it to the letter
-    assert not again.replaying and [step.call for step in again.steps] == [step.call for step in env.steps]
+    assert not again.next_recorded_call and [step.call for step in again.steps] == [
+        step.call for step in env.steps
+    ]
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 4, 6, 7])
-def test_it_keeps_within_few_steps_and_submits_if_it_can(open_env: Callable[..., Environment], steps: int) -> None:
+def test_it_keeps_within_few_steps_and_submits_if_it_can(
+    open_env: Callable[..., Environment], steps: int
+) -> None:
     env = open_env(steps=steps)
     Tuner().run(env)
     assert len(env.steps) <= steps
@@ -111,24 +117,28 @@ def test_it_keeps_within_few_steps_and_submits_if_it_can(open_env: Callable[...,
     ],
     ids=["no knobs", "unparsable", "fails", "nan", "no figure", "too long to read"],
 )
-def test_it_survives_any_script_and_leaves_it_as_it_was(tune: Callable[..., Environment], script: str) -> None:
+def test_it_survives_any_script_and_leaves_it_as_it_was(
+    tune: Callable[..., Environment], script: str
+) -> None:
     env = tune(script, steps=12)
     assert env.ending == "submitted" and not env.fault
-    assert (env.world.workspace.root / "train.py").read_text() == script
+    assert (env.context.workspace.root / "train.py").read_text() == script
 
 
 def test_a_script_that_works_only_after_a_change_is_found(tune: Callable[..., Environment]) -> None:
     script = "DEPTH = 4\nassert DEPTH < 4\nprint('validation error: 1')\n"
-    assert "DEPTH = 2" in (tune(script).world.workspace.root / "train.py").read_text()
+    assert "DEPTH = 2" in (tune(script).context.workspace.root / "train.py").read_text()
 
 
-def test_it_works_where_more_is_better(variant: Callable[..., Path], open_env: Callable[..., Environment]) -> None:
+def test_it_works_where_more_is_better(
+    variant: Callable[..., Path], open_env: Callable[..., Environment]
+) -> None:
     folder = variant({"starter/train.py": "SIZE = 2\nprint('validation accuracy:', -abs(SIZE - 8))\n"})
     toml = (folder / "task.toml").read_text().replace('"lower"', '"higher"')
     (folder / "task.toml").write_text(toml)
-    env = open_env(setup=set_up(str(folder), "open", "bwrap", lambda line: None))
+    env = open_env(setup=prepare_setup(str(folder), "open", "bwrap", lambda line: None))
     Tuner().run(env)
-    assert "SIZE = 8" in (env.world.workspace.root / "train.py").read_text()
+    assert "SIZE = 8" in (env.context.workspace.root / "train.py").read_text()
 
 
 def test_it_stops_trying_when_the_time_is_short(open_env: Callable[..., Environment]) -> None:
@@ -138,14 +148,14 @@ def test_it_stops_trying_when_the_time_is_short(open_env: Callable[..., Environm
 
 
 def test_the_other_agents_do_what_they_say(setup: Setup, play: Callable[..., Result], tmp_path: Path) -> None:
-    from mlagentbench.agents.base import load
-    from mlagentbench.runner.start import start
+    from mlagentbench.agents.base import load_agent_class
+    from mlagentbench.runner.start import start_run
 
     expected = {"nothing": (None, 1), "baseline": (5.0, 2), "reference": (0.0, 3)}
     for name, (score, steps) in expected.items():
-        result = start(setup, name, tmp_path / name)
+        result = start_run(setup, name, tmp_path / name)
         assert (result.score, result.steps, result.ending) == (score, steps, "submitted")
         assert result.success == (name == "reference")
-    assert not load("reference").contestant and load("tuner").contestant
+    assert not load_agent_class("reference").ranked and load_agent_class("tuner").ranked
     last = RunFolder(tmp_path / "reference").steps()[-1].call
     assert last == Call(action="Final Answer", args={"final_answer": "the task's reference solution"})

@@ -7,20 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from mlagentbench.actions.base import World
+from mlagentbench.actions.base import ActionContext
 from mlagentbench.audit import audit as audit_module
-from mlagentbench.audit.attacks.base import Attack, load, names
-from mlagentbench.audit.audit import audit
-from mlagentbench.audit.scene import Scene
-from mlagentbench.auditing import table
+from mlagentbench.audit.attacks.base import Attack, attack_names, load_attack
+from mlagentbench.audit.audit import run_audit
+from mlagentbench.audit.context import AttackContext
+from mlagentbench.cli.audit import format_table
 from mlagentbench.errors import Fault, SandboxFault, UsageError
-from mlagentbench.runner.setup import set_up
+from mlagentbench.runner.setup import prepare_setup
 from mlagentbench.task import Task
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "security.md"
 ROW = re.compile(r"^\| (\d+) \| (.+?) \| (.+?) \| (.*?) \|$", re.MULTILINE)
-TESTS = {name for path in ROOT.glob("tests/**/test_*.py") for name in re.findall(r"def (test_\w+)", path.read_text())}
+TESTS = {
+    name
+    for path in ROOT.glob("tests/**/test_*.py")
+    for name in re.findall(r"def (test_\w+)", path.read_text())
+}
 
 
 def quiet(line):
@@ -32,7 +36,7 @@ def attack():
     """attack(task, name, quick): what became of it."""
 
     def one(task, name, quick=True):
-        (finding,) = audit([str(task)], [name], quick, quiet, quiet)
+        (finding,) = run_audit([str(task)], [name], quick, quiet, quiet)
         return finding
 
     return one
@@ -40,10 +44,14 @@ def attack():
 
 @pytest.mark.xdist_group("audit")
 def test_no_attack_gets_anywhere(toy):
-    findings = audit([str(toy), "house-price"], [], True, quiet, quiet)
+    findings = run_audit([str(toy), "house-price"], [], True, quiet, quiet)
     assert not [f"{each.attack}: {each.what}" for each in findings if each.outcome == "SUCCEEDED"]
     tried = {each.attack for each in findings}
-    wanted = {name for name in names() if not load(name).slow and load(name).fits(Task.load("house-price"))}
+    wanted = {
+        name
+        for name in attack_names()
+        if not load_attack(name).slow and load_attack(name).applies_to(Task.load("house-price"))
+    }
     assert tried == wanted and len(tried) >= 20
     assert all(each.what for each in findings)
 
@@ -74,7 +82,11 @@ def grade(submission, private):
         (JOINED, "table_rows", "scored 0"),
         (SKIPPING, "table_cells", "scored 0"),
         (TRUSTING, "table_bytes", "scored 0"),
-        ("def grade(submission, private): return 1 / int(submission.read_text()[9])", "table_cells", "the grader fail"),
+        (
+            "def grade(submission, private): return 1 / int(submission.read_text()[9])",
+            "table_cells",
+            "the grader fail",
+        ),
     ],
     ids=["a join by id", "missing values skipped", "a pickle opened", "a grader that can be made to fail"],
 )
@@ -86,9 +98,10 @@ def test_a_grader_with_a_hole_is_found(variant, attack, grader, name, what):
 @pytest.mark.parametrize("name", ["paths", "network"])
 def test_what_the_sandbox_prevents_works_without_one(toy, name, monkeypatch):
     monkeypatch.setattr(
-        "mlagentbench.audit.audit.set_up", lambda task, edition, isolation, say: set_up(task, edition, "none", say)
+        "mlagentbench.audit.audit.set_up",
+        lambda task, edition, isolation, say: prepare_setup(task, edition, "none", say),
     )
-    (finding,) = audit([str(toy)], [name], True, quiet, quiet)
+    (finding,) = run_audit([str(toy)], [name], True, quiet, quiet)
     assert finding.outcome == "SUCCEEDED", finding.what
 
 
@@ -97,13 +110,13 @@ def test_a_secret_that_turns_up_is_noticed(toy, attack, monkeypatch):
         self.execute(env, f"print({self.scene.secrets[0].token!r})")
         self.leave(env)
 
-    monkeypatch.setattr(load("flood"), "run", show)
-    monkeypatch.setattr(load("flood"), "gained", lambda self, end: "")
+    monkeypatch.setattr(load_attack("flood"), "run", show)
+    monkeypatch.setattr(load_attack("flood"), "gained", lambda self, end: "")
     assert attack(toy, "flood").what == "it came to know the secret in the user's home"
 
 
 def test_an_attack_that_is_itself_broken_is_a_fault_and_no_refusal(toy, attack, monkeypatch):
-    monkeypatch.setattr(load("flood"), "run", lambda self, env: 1 / 0)
+    monkeypatch.setattr(load_attack("flood"), "run", lambda self, env: 1 / 0)
     with pytest.raises(Fault, match="the attack flood is itself broken: it ended as crashed"):
         attack(toy, "flood")
 
@@ -112,10 +125,12 @@ def test_an_attack_that_makes_the_harness_fail_has_succeeded(toy, attack, monkey
     def fail(self, env):
         raise SandboxFault("the machine gave in")
 
-    monkeypatch.setattr(load("flood"), "run", fail)
-    monkeypatch.setattr(load("flood"), "gained", lambda self, end: "")
+    monkeypatch.setattr(load_attack("flood"), "run", fail)
+    monkeypatch.setattr(load_attack("flood"), "gained", lambda self, end: "")
     finding = attack(toy, "flood")
-    assert finding.outcome == "SUCCEEDED" and "voids the run: SandboxFault: the machine gave in" in finding.what
+    assert (
+        finding.outcome == "SUCCEEDED" and "voids the run: SandboxFault: the machine gave in" in finding.what
+    )
 
 
 def test_the_access_ledger_tells_where_an_attack_tried_to_look(toy, attack, setup):
@@ -125,15 +140,17 @@ def test_the_access_ledger_tells_where_an_attack_tried_to_look(toy, attack, setu
     assert finding.outcome == "refused" and f"read {hidden}" in finding.strayed
 
 
-def test_an_attack_that_opened_what_is_hidden_has_succeeded_though_it_showed_nothing(toy, attack, monkeypatch):
+def test_an_attack_that_opened_what_is_hidden_has_succeeded_though_it_showed_nothing(
+    toy, attack, monkeypatch
+):
     def look(self, env):
         self.execute(env, "open('mine', 'w'); open('/usr/bin/env'); open('/etc/passwd')")
         self.leave(env)
 
-    monkeypatch.setattr(load("links"), "run", look)
-    monkeypatch.setattr(load("links"), "gained", lambda self, end: "")
+    monkeypatch.setattr(load_attack("links"), "run", look)
+    monkeypatch.setattr(load_attack("links"), "gained", lambda self, end: "")
     assert attack(toy, "links", quick=False).outcome == "gained nothing"
-    monkeypatch.setattr(Scene, "hidden", ("/usr/bin", "/workspace"))
+    monkeypatch.setattr(AttackContext, "hidden", ("/usr/bin", "/workspace"))
     finding = attack(toy, "links", quick=False)
     assert finding.outcome == "SUCCEEDED" and "it opened /usr/bin/env" in finding.what
     assert "/workspace" not in finding.what
@@ -142,7 +159,11 @@ def test_an_attack_that_opened_what_is_hidden_has_succeeded_though_it_showed_not
 def test_a_file_of_the_harness_is_found_under_any_name(toy, attack, monkeypatch):
     ours = Path(audit_module.__file__)
     monkeypatch.setattr(
-        World, "box", lambda self, plain=World.box: replace(plain(self), mounts=((ours, "/opt/elsewhere.bin"),))
+        ActionContext,
+        "box",
+        lambda self, plain=ActionContext.sandbox_spec: replace(
+            plain(self), mounts=((ours, "/opt/elsewhere.bin"),)
+        ),
     )
     assert attack(toy, "harness_files").what == "/opt/elsewhere.bin is one of the harness's own files"
 
@@ -150,7 +171,9 @@ def test_a_file_of_the_harness_is_found_under_any_name(toy, attack, monkeypatch)
 def test_findings_are_a_table_json_and_an_exit_code(cli, toy, variant):
     done = cli("audit", toy, "--attack", "after_the_end", "--attack", "paths", "--quick")
     assert done.returncode == 0 and done.stdout.splitlines()[0].split() == ["attack", "toy"]
-    assert done.stdout.splitlines()[1].split() == ["after_the_end", "refused"] and "0 succeeded" in done.stdout
+    assert (
+        done.stdout.splitlines()[1].split() == ["after_the_end", "refused"] and "0 succeeded" in done.stdout
+    )
     assert "after_the_end on toy: refused: the run is over: submitted" in done.stderr
     hole = variant({"grade.py": JOINED})
     done = cli("audit", hole, "--attack", "table_rows", "--quick", "--json")
@@ -165,16 +188,16 @@ def test_an_unknown_attack_is_one_line(cli, toy):
 
 def test_a_task_that_an_attack_does_not_fit_is_a_dash_and_nothing_is_lost():
     with pytest.raises(UsageError, match="no attack"):
-        audit([], ["nothing"], True, quiet, quiet)
-    assert table([]) == ["attack"]
+        run_audit([], ["nothing"], True, quiet, quiet)
+    assert format_table([]) == ["attack"]
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", attack_names())
 def test_an_attack_says_what_it_is_and_for_which_lines_it_stands(name):
-    kind = load(name)
-    assert kind.__doc__ and kind.__doc__ != Attack.__doc__ and kind.lines
+    kind = load_attack(name)
+    assert kind.__doc__ and kind.__doc__ != Attack.__doc__ and kind.threats
     rows = {int(number): row for number, *row in ROW.findall(DOCUMENT.read_text())}
-    assert all(f"`{name}`" in rows[line][1] for line in kind.lines), "docs/security.md must name it"
+    assert all(f"`{name}`" in rows[line][1] for line in kind.threats), "docs/security.md must name it"
 
 
 def test_every_way_of_being_fooled_has_an_attack_or_a_test_that_exists():
@@ -183,5 +206,5 @@ def test_every_way_of_being_fooled_has_an_attack_or_a_test_that_exists():
     for number, (_, attacks, tests) in rows.items():
         named = re.findall(r"`(\w+)`", attacks), re.findall(r"`(\w+)`", tests)
         assert named[0] or named[1], f"nothing keeps line {number} closed"
-        assert set(named[0]) <= set(names()) and set(named[1]) <= TESTS, number
-        assert all(number in load(name).lines for name in named[0])
+        assert set(named[0]) <= set(attack_names()) and set(named[1]) <= TESTS, number
+        assert all(number in load_attack(name).threats for name in named[0])

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mlagentbench.audit.canaries import held, planted
-from mlagentbench.home import home
+from mlagentbench.audit.canaries import plant_host_secrets, temporary_secret_file
+from mlagentbench.system.cache import cache_dir
 
 PLANTING = """
 import sys
@@ -34,7 +34,9 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_what_a_killed_audit_left_the_next_one_removes_and_what_a_living_one_holds_stays(places: Path) -> None:
+def test_what_a_killed_audit_left_the_next_one_removes_and_what_a_living_one_holds_stays(
+    places: Path,
+) -> None:
     command = [sys.executable, "-c", PLANTING]
     with (
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as dead,
@@ -46,7 +48,7 @@ def test_what_a_killed_audit_left_the_next_one_removes_and_what_a_living_one_hol
         dead.kill()
         dead.wait()
         assert left(places) == both and len(both) == 4
-        with planted() as secrets:
+        with plant_host_secrets() as secrets:
             own = {secret.path for secret in secrets if secret.path and secret.path.is_relative_to(places)}
             assert len(own) == 2 and len(left(places)) == 4 and own < left(places)
         kept = left(places)
@@ -62,7 +64,7 @@ def test_nothing_else_of_that_name_is_touched(tmp_path: Path) -> None:
     (tmp_path / "audit-new").touch()  # whose maker has not held it yet
     os.mkfifo(tmp_path / "audit-pipe")
     (tmp_path / "audit-left").write_text("a secret of somebody dead")
-    with held("here", tmp_path / "audit-own") as secret:
+    with temporary_secret_file("here", tmp_path / "audit-own") as secret:
         assert (tmp_path / "audit-own").read_text() == f"{secret.token}\n"
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"file", "audit-link", "audit-folder", "audit-new", "audit-pipe"}
@@ -71,10 +73,20 @@ def test_nothing_else_of_that_name_is_touched(tmp_path: Path) -> None:
 def test_sigterm_ends_an_audit_by_way_of_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toy: Path, until: Callable[[Callable[[], object]], None]
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(home().parent))  # runtimes are not built anew
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache_dir().parent))  # runtimes are not built anew
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     with subprocess.Popen(
-        [sys.executable, "-m", "mlagentbench", "audit", str(toy), "--attack", "links", "--attack", "fork_bomb"],
+        [
+            sys.executable,
+            "-m",
+            "mlagentbench",
+            "audit",
+            str(toy),
+            "--attack",
+            "links",
+            "--attack",
+            "fork_bomb",
+        ],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

@@ -7,10 +7,10 @@ import subprocess
 
 import pytest
 
-from mlagentbench.audit.scene import Scene, text, weight
-from mlagentbench.preparation.prepare import prepared
+from mlagentbench.audit.context import AttackContext, cell_sort_key, to_csv
+from mlagentbench.preparation.prepare import prepare_data
 from mlagentbench.runner.setup import Setup
-from mlagentbench.sandbox.choose import unprivileged_user
+from mlagentbench.sandbox.selection import choose_unprivileged_uid
 from mlagentbench.task import Task
 
 TABLES = [name for name in Task.names() if Task.load(name).config.submission.endswith(".csv")]
@@ -26,24 +26,29 @@ def scene(tmp_path):
 
     def of(name):
         task = Task.load(name)
-        return Scene(Setup(task, "open", prepared(task, "open", quiet), None, None), tmp_path, ())
+        return AttackContext(Setup(task, "open", prepare_data(task, "open", quiet), None, None), tmp_path, ())
 
     return of
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_a_table_is_graded_the_same_every_time_and_knowing_nothing_is_no_success(name, scene, tmp_path, monkeypatch):
-    from mlagentbench.grading.verdict import judge
+def test_a_table_is_graded_the_same_every_time_and_knowing_nothing_is_no_success(
+    name, scene, tmp_path, monkeypatch
+):
+    from mlagentbench.grading.verdict import compute_verdict
 
     monkeypatch.setenv("MLAGENTBENCH_GRADING", json.dumps({"runtime": "tabular", "sandbox": "bwrap"}))
     here = scene(name)
     submission = tmp_path / "submission.csv"
-    submission.write_text(text(here.clueless))
+    submission.write_text(to_csv(here.clueless))
     task = here.setup.task
-    scores = {runpy.run_path(str(task.folder / "grade.py"))["grade"](submission, here.setup.data.private) for _ in "ab"}
+    scores = {
+        runpy.run_path(str(task.folder / "grade.py"))["grade"](submission, here.setup.data.private)
+        for _ in "ab"
+    }
     assert len(scores) == 1
     baseline = task.edition("open").baseline
-    assert baseline is not None and not judge(scores.pop(), baseline, task.config.better).success
+    assert baseline is not None and not compute_verdict(scores.pop(), baseline, task.config.better).success
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -57,7 +62,10 @@ def test_the_place_of_a_row_tells_nothing_of_its_answer(name, scene):
 
     header, *rows = scene(name).answers
     for column in range(1, len(header)):
-        kinds = {value: number for number, value in enumerate(sorted({row[column] for row in rows}, key=weight))}
+        kinds = {
+            value: number
+            for number, value in enumerate(sorted({row[column] for row in rows}, key=cell_sort_key))
+        }
         units: dict[str, list[int]] = {}  # rows of one patient or one family belong together
         for row in sorted(rows, key=lambda row: (len(row[0]), row[0])):
             units.setdefault(row[0].partition("_")[0], []).append(kinds[row[column]])
@@ -72,10 +80,10 @@ def test_the_place_of_a_row_tells_nothing_of_its_answer(name, scene):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has a user to drop to")
 @pytest.mark.parametrize("name", Task.names())
 def test_the_user_that_commands_run_as_cannot_read_the_answers_even_if_the_cache_were_open(name):
-    private = prepared(Task.load(name), "open", quiet).private
+    private = prepare_data(Task.load(name), "open", quiet).private
     assert private.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in private.rglob("*") if path.is_file()} == {0o600}
-    user = str(unprivileged_user("a run"))
+    user = str(choose_unprivileged_uid("a run"))
     # The folder itself is handed over, so that no closed folder above it is what refuses.
     descriptor = os.open(private, os.O_PATH)
     try:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from wire import Wire, refusal
+from fake_provider import FakeProvider, error_reply
 
-from mlagentbench.home import home
 from mlagentbench.providers.names import PROVIDERS
+from mlagentbench.system.cache import cache_dir
 
 KEY = "sk-audit-0123456789abcdefghijklmnop"
 OTHERS = ("HF_TOKEN", "KAGGLE_KEY", "KAGGLE_API_TOKEN", "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN")
@@ -46,13 +46,13 @@ WRITE = LOOK.replace("Execute Script", "Write File").replace(
 @pytest.fixture
 def wire(monkeypatch, tmp_path):
     """A provider on the loopback, every key that there is set to the same, and a home below the test's own folder."""
-    cache = str(home())
+    cache = str(cache_dir())
     for name in ("HOME", "TMPDIR"):
         (tmp_path / name).mkdir()
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.setenv("MLAGENTBENCH_HOME", cache)
-    with Wire(key=KEY) as server:
-        for name in {key for provider in PROVIDERS.values() for key in provider.keys} | set(OTHERS):
+    with FakeProvider(key=KEY) as server:
+        for name in {key for provider in PROVIDERS.values() for key in provider.key_variables} | set(OTHERS):
             monkeypatch.setenv(name, KEY)
         monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
@@ -62,7 +62,7 @@ def wire(monkeypatch, tmp_path):
 def files(folder: Path, since: float = 0) -> Iterator[Path]:
     """What was written; a file that another test removes meanwhile is not there."""
     for parent, folders, names in os.walk(folder):
-        folders[:] = set(folders) - (FOREIGN if Path(parent) == home() else set())
+        folders[:] = set(folders) - (FOREIGN if Path(parent) == cache_dir() else set())
         for path in (Path(parent, name) for name in names):
             with suppress(FileNotFoundError):
                 found = path.stat()
@@ -88,15 +88,30 @@ def contents(path: Path) -> Iterator[bytes]:
 
 
 def unpacked(content: bytes) -> bytes:
-    return zstandard.ZstdDecompressor().decompressobj().decompress(content) if content.startswith(PACKED) else content
+    return (
+        zstandard.ZstdDecompressor().decompressobj().decompress(content)
+        if content.startswith(PACKED)
+        else content
+    )
 
 
 def test_a_batch_with_its_outputs_snapshots_and_index_holds_no_key(cli, wire, toy, tmp_path):
     start = time.time()
-    refused = refusal(500, "0", echo=True)  # the key stands in the error
+    refused = error_reply(500, "0", echo=True)  # the key stands in the error
     wire.script = [refused, WRITE, LOOK, f"I was given {KEY}, was I not?", *["nothing more"] * 9]
     out = tmp_path / "batch"
-    options = ["--task", toy, "--agent", "research", "--model", "openai-chat:gpt-4o", "--steps", 3, "--out", out]
+    options = [
+        "--task",
+        toy,
+        "--agent",
+        "research",
+        "--model",
+        "openai-chat:gpt-4o",
+        "--steps",
+        3,
+        "--out",
+        out,
+    ]
     done = cli("batch", *options)
     (run,) = out.glob("*/run.json")
     assert len(wire.seen) >= 4 and {seen.headers["authorization"] for seen in wire.seen} == {f"Bearer {KEY}"}
@@ -105,11 +120,15 @@ def test_a_batch_with_its_outputs_snapshots_and_index_holds_no_key(cli, wire, to
     assert "[key]" in (run.parent / "model_calls.jsonl").read_text()  # which the provider said
     said = done.stdout + done.stderr
     looks = ("show", run.parent), ("watch", out, "--once", "--json"), ("verify", run.parent)
-    for command in (*looks, ("report", out, "-o", tmp_path / "site"), ("export", run.parent, "-o", tmp_path / "a.zip")):
+    for command in (
+        *looks,
+        ("report", out, "-o", tmp_path / "site"),
+        ("export", run.parent, "-o", tmp_path / "a.zip"),
+    ):
         done = cli(*command)
         said += done.stdout + done.stderr
     assert (tmp_path / "site" / "index.html").is_file() and zipfile.is_zipfile(tmp_path / "a.zip")
-    assert holders(files(tmp_path)) == holders(files(home(), start)) == [] and KEY not in said
+    assert holders(files(tmp_path)) == holders(files(cache_dir(), start)) == [] and KEY not in said
 
 
 def test_whoever_looks_for_the_key_finds_it_where_it_is(tmp_path):

@@ -12,7 +12,7 @@ import anthropic
 import openai
 import pytest
 
-from mlagentbench.endpoint.server import CONNECTIONS, Endpoint, Question, Refusal
+from mlagentbench.endpoint.server import MAX_CONNECTIONS, Endpoint, ModelRequest, RequestRefused
 from mlagentbench.records import Message, Prompt, Reply, ToolCall
 
 TOOL = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
@@ -23,7 +23,9 @@ SAYS = {
     "a call": Reply(calls=(ToolCall(id="c1", name="read", arguments='{"path": "a"}'),), model="parrot"),
     "text and calls": Reply(
         text="both",
-        calls=tuple(ToolCall(id=f"c{n}", name="read", arguments=json.dumps({"path": "x" * n})) for n in (1, 3000)),
+        calls=tuple(
+            ToolCall(id=f"c{n}", name="read", arguments=json.dumps({"path": "x" * n})) for n in (1, 3000)
+        ),
         model="parrot",
     ),
     "nothing": Reply(model="parrot"),
@@ -36,12 +38,12 @@ class Asked:
     def __init__(self) -> None:
         self.endpoint = Endpoint(None)
         self.prompts: list[Prompt] = []
-        self.answer: Callable[[Question], None] = lambda question: question.answer(SAYS["text"])
+        self.answer: Callable[[ModelRequest], None] = lambda question: question.answer(SAYS["text"])
         threading.Thread(target=self._attend, daemon=True).start()
 
     def _attend(self) -> None:
         while True:
-            question = self.endpoint.questions.get()
+            question = self.endpoint.requests.get()
             self.prompts.append(question.prompt)
             self.answer(question)
 
@@ -76,7 +78,9 @@ def meant(name: str) -> tuple[str, list[tuple[str, str, Any]]]:
 
 @pytest.mark.parametrize("name", SAYS)
 @pytest.mark.parametrize("stream", [False, True])
-def test_chat_completions_are_understood_by_openais_client(asked: Asked, gpt: Any, name: str, stream: bool) -> None:
+def test_chat_completions_are_understood_by_openais_client(
+    asked: Asked, gpt: Any, name: str, stream: bool
+) -> None:
     asked.answer = lambda question: question.answer(SAYS[name])
     tools = [{"type": "function", "function": {"name": "read", "description": "reads", "parameters": TOOL}}]
     given = {"model": "gpt", "messages": [{"role": "user", "content": "hi"}], "tools": tools, "max_tokens": 9}
@@ -85,7 +89,9 @@ def test_chat_completions_are_understood_by_openais_client(asked: Asked, gpt: An
         text, calls = message.content or "", message.tool_calls or []
         found = [(call.id, call.function.name, json.loads(call.function.arguments)) for call in calls]
     else:
-        chunks = list(gpt.chat.completions.create(**given, stream=True, stream_options={"include_usage": True}))
+        chunks = list(
+            gpt.chat.completions.create(**given, stream=True, stream_options={"include_usage": True})
+        )
         assert chunks[-1].usage.prompt_tokens == SAYS[name].input_tokens
         deltas = [choice.delta for chunk in chunks for choice in chunk.choices]
         text = "".join(delta.content or "" for delta in deltas)
@@ -99,7 +105,9 @@ def test_chat_completions_are_understood_by_openais_client(asked: Asked, gpt: An
 @pytest.mark.parametrize("stream", [False, True])
 def test_responses_are_understood_by_openais_client(asked: Asked, gpt: Any, name: str, stream: bool) -> None:
     asked.answer = lambda question: question.answer(SAYS[name])
-    tools = [{"type": "function", "name": "read", "description": "reads", "parameters": TOOL, "strict": False}]
+    tools = [
+        {"type": "function", "name": "read", "description": "reads", "parameters": TOOL, "strict": False}
+    ]
     given = {"model": "gpt", "input": "hi", "instructions": "be kind", "tools": tools}
     if stream:
         with gpt.responses.stream(**given) as events:
@@ -116,7 +124,9 @@ def test_responses_are_understood_by_openais_client(asked: Asked, gpt: Any, name
 
 @pytest.mark.parametrize("name", SAYS)
 @pytest.mark.parametrize("stream", [False, True])
-def test_messages_are_understood_by_anthropics_client(asked: Asked, claude: Any, name: str, stream: bool) -> None:
+def test_messages_are_understood_by_anthropics_client(
+    asked: Asked, claude: Any, name: str, stream: bool
+) -> None:
     asked.answer = lambda question: question.answer(SAYS[name])
     tools = [{"name": "read", "description": "reads", "input_schema": TOOL}]
     talk = [{"role": "user", "content": "hi"}]
@@ -177,7 +187,11 @@ def test_a_whole_talk_with_tools_is_read_alike_in_every_dialect(asked: Asked, gp
         ],
     )
     use = {"type": "tool_use", "id": "c1", "name": "read", "input": {"path": "a"}}
-    result = {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "content of a"}]}
+    result = {
+        "type": "tool_result",
+        "tool_use_id": "c1",
+        "content": [{"type": "text", "text": "content of a"}],
+    }
     claude.messages.create(
         model="m",
         max_tokens=5,
@@ -210,7 +224,9 @@ def test_a_refusal_is_an_error_that_clients_know(
         gpt.chat.completions.create(model="m", messages=talk)
     with pytest.raises(gpts, match="because"):
         gpt.responses.create(model="m", input="hi", stream=True)
-    with pytest.raises(claudes, match="prompt is too long: because" if kind.startswith("context") else "because"):
+    with pytest.raises(
+        claudes, match="prompt is too long: because" if kind.startswith("context") else "because"
+    ):
         claude.messages.create(model="m", max_tokens=5, messages=talk)
 
 
@@ -268,7 +284,9 @@ def request(asked: Asked, method: str, path: str, body: bytes = b"", **headers: 
     return found
 
 
-def test_models_are_listed_tokens_counted_and_other_paths_unknown(asked: Asked, gpt: Any, claude: Any) -> None:
+def test_models_are_listed_tokens_counted_and_other_paths_unknown(
+    asked: Asked, gpt: Any, claude: Any
+) -> None:
     assert [model.id for model in gpt.models.list()] == ["model"]
     talk = [{"role": "user", "content": "x" * 400}]
     assert claude.messages.count_tokens(model="m", messages=talk).input_tokens == 101
@@ -286,7 +304,7 @@ def test_a_question_of_absurd_size_is_refused_before_it_is_read(asked: Asked, di
 def test_of_many_questions_at_once_one_is_held_at_a_time(asked: Asked) -> None:
     held: list[int] = []
 
-    def answer(question: Question) -> None:
+    def answer(question: ModelRequest) -> None:
         held.append(len(asked.endpoint._pending))
         question.answer(SAYS["text"])
 
@@ -299,7 +317,10 @@ def test_of_many_questions_at_once_one_is_held_at_a_time(asked: Asked) -> None:
 
 def test_the_connections_of_one_program_are_not_those_of_another(asked: Asked) -> None:
     other = Asked()
-    busy = [http.client.HTTPConnection("127.0.0.1", asked.endpoint.port, timeout=20) for _ in range(CONNECTIONS)]
+    busy = [
+        http.client.HTTPConnection("127.0.0.1", asked.endpoint.port, timeout=20)
+        for _ in range(MAX_CONNECTIONS)
+    ]
     try:
         for each in busy:
             each.request("GET", "/v1/models")
@@ -314,12 +335,15 @@ def test_the_connections_of_one_program_are_not_those_of_another(asked: Asked) -
 def test_an_endpoint_that_is_closed_is_asked_nothing_more() -> None:
     endpoint = Endpoint(None)
     endpoint.close()
-    with pytest.raises(Refusal, match="the run is over"):
+    with pytest.raises(RequestRefused, match="the run is over"):
         endpoint.submit(Prompt(messages=(Message(role="user", text="x"),)))
 
 
 def test_whoever_opens_very_many_connections_only_harms_himself(asked: Asked, gpt: Any) -> None:
-    held = [socket.create_connection(("127.0.0.1", asked.endpoint.port), timeout=20) for _ in range(CONNECTIONS + 10)]
+    held = [
+        socket.create_connection(("127.0.0.1", asked.endpoint.port), timeout=20)
+        for _ in range(MAX_CONNECTIONS + 10)
+    ]
     for each in held:
         each.close()
     answered = gpt.with_options(max_retries=5).chat.completions.create(
@@ -330,7 +354,9 @@ def test_whoever_opens_very_many_connections_only_harms_himself(asked: Asked, gp
 
 def test_an_endpoint_that_closes_refuses_what_still_waits() -> None:
     endpoint = Endpoint(None)
-    with openai.OpenAI(base_url=f"http://127.0.0.1:{endpoint.port}/v1", api_key="none", max_retries=0) as client:
-        threading.Thread(target=lambda: (endpoint.questions.get(), endpoint.close())).start()
+    with openai.OpenAI(
+        base_url=f"http://127.0.0.1:{endpoint.port}/v1", api_key="none", max_retries=0
+    ) as client:
+        threading.Thread(target=lambda: (endpoint.requests.get(), endpoint.close())).start()
         with pytest.raises(openai.PermissionDeniedError, match="the run is over"):
             client.chat.completions.create(model="m", messages=[{"role": "user", "content": "x"}])

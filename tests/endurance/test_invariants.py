@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.soak.invariants import faults_of, run_is_whole
-from benchmarks.soak.parts import STARTER, SUBMIT, TRAIN, Part, write
+from benchmarks.soak.invariants import check_run, list_faults
+from benchmarks.soak.scripted_runs import STARTER_SCORE, SUBMIT, TRAIN, ScriptedRun, write
 from mlagentbench.agents.base import Agent
-from mlagentbench.environment import Environment
+from mlagentbench.environment.environment import Environment
 from mlagentbench.runner.setup import Setup
-from mlagentbench.runner.start import start
+from mlagentbench.runner.start import start_run
 
 CALLS = (write("a", "1"), write("a", "2"), TRAIN, SUBMIT)
-PART = Part("part", "plain", (), CALLS, STARTER)
+PART = ScriptedRun("part", "plain", (), CALLS, STARTER_SCORE)
 
 
 class Doer(Agent):
@@ -30,7 +30,7 @@ class Doer(Agent):
 def original(setup: Setup, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that nothing happened to."""
     place = tmp_path_factory.mktemp("original") / "run"
-    assert start(setup, "doer", place, worker=Doer()).score == STARTER
+    assert start_run(setup, "doer", place, agent=Doer()).score == STARTER_SCORE
     return place
 
 
@@ -59,7 +59,10 @@ def drop_last_object(run: Path) -> None:
 
 SPOILS: dict[str, tuple[Callable[[Path], None], str]] = {
     "a lost result": (lambda run: (run / "result.json").unlink(), "there is no result"),
-    "a fault": (lambda run: change(run / "result.json", ending="fault", note="?"), "never came to its end: fault"),
+    "a fault": (
+        lambda run: change(run / "result.json", ending="fault", note="?"),
+        "never came to its end: fault",
+    ),
     "a lost step": (lambda run: drop_line(run / "trace.jsonl", 1), "line 2 is step 3"),
     "a lost last step": (lambda run: drop_line(run / "trace.jsonl", 3), "steps were lost"),
     "a doubled step": (
@@ -71,23 +74,28 @@ SPOILS: dict[str, tuple[Callable[[Path], None], str]] = {
         "steps were lost, doubled or changed",
     ),
     "a lost snapshot": (lambda run: drop_line(run / "snapshots" / "manifest.jsonl", 1), "another history"),
-    "a lost first snapshot": (lambda run: drop_line(run / "snapshots" / "manifest.jsonl", 0), "snapshots were lost"),
+    "a lost first snapshot": (
+        lambda run: drop_line(run / "snapshots" / "manifest.jsonl", 0),
+        "snapshots were lost",
+    ),
     "a lost content": (drop_last_object, "snapshots: "),
 }
 
 
 def test_a_run_that_nothing_happened_to_is_whole(whole: Path, setup: Setup) -> None:
-    assert list(run_is_whole(whole, PART, setup.data)) == [] and faults_of(whole) == []
+    assert list(check_run(whole, PART, setup.data)) == [] and list_faults(whole) == []
 
 
 @pytest.mark.parametrize("spoil", SPOILS)
 def test_it_is_seen_if_there_is(spoil: str, whole: Path, setup: Setup) -> None:
     deed, words = SPOILS[spoil]
     deed(whole)
-    assert words in " ".join(run_is_whole(whole, PART, setup.data))
+    assert words in " ".join(check_run(whole, PART, setup.data))
 
 
 def test_faults_of_all_tries_are_counted_in_words_that_repeat(whole: Path) -> None:
     (whole / "result-1.json").write_bytes((whole / "result.json").read_bytes())
-    change(whole / "result-1.json", ending="fault", note="TaskFault: cannot write /some/where/trace.jsonl: 28")
-    assert faults_of(whole) == ["TaskFault: cannot write …trace.jsonl: …"]
+    change(
+        whole / "result-1.json", ending="fault", note="TaskFault: cannot write /some/where/trace.jsonl: 28"
+    )
+    assert list_faults(whole) == ["TaskFault: cannot write …trace.jsonl: …"]

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from mlagentbench.errors import SandboxFault
-from mlagentbench.home import scratch
 from mlagentbench.records import Limits
-from mlagentbench.runner.batch.standing import Follower
+from mlagentbench.runner.batch.run_status import RunFollower
 from mlagentbench.runner.setup import Setup
-from mlagentbench.runner.start import start
-from mlagentbench.sandbox.base import Box
-from mlagentbench.sandbox.cgroups import hierarchies
-from mlagentbench.sandbox.choose import unprivileged_user
-from mlagentbench.sandbox.output import Output
+from mlagentbench.runner.start import start_run
+from mlagentbench.sandbox.base import SandboxSpec
+from mlagentbench.sandbox.cgroups import find_controller_folders
+from mlagentbench.sandbox.output import CommandOutput
+from mlagentbench.sandbox.selection import choose_unprivileged_uid
+from mlagentbench.system.cache import temporary_dir
 
 
 def open_files() -> set[str]:
@@ -44,17 +44,19 @@ def files_left(count: int) -> Iterator[None]:
 
 def groups() -> list[Path]:
     mine = f"mlagentbench-*-{os.getpid()}-*-*"
-    return [group for place in set(hierarchies().values()) for group in place.glob(mine)]
+    return [group for place in set(find_controller_folders().values()) for group in place.glob(mine)]
 
 
-def test_a_sandbox_that_cannot_begin_leaves_no_file_open_and_no_control_group(setup: Setup, tmp_path: Path) -> None:
-    owner = unprivileged_user("scarcity")
+def test_a_sandbox_that_cannot_begin_leaves_no_file_open_and_no_control_group(
+    setup: Setup, tmp_path: Path
+) -> None:
+    owner = choose_unprivileged_uid("scarcity")
     (tmp_path / "workspace").mkdir()
     (tmp_path / "workspace" / "script.py").write_text("print('ran')")
-    box = Box(tmp_path / "workspace", setup.runtime, Limits(memory_gb=0.5), owner=owner)
+    box = SandboxSpec(tmp_path / "workspace", setup.runtime, Limits(memory_gb=0.5), uid=owner)
 
     def run() -> str:
-        with Output() as output:
+        with CommandOutput() as output:
             setup.sandbox.run(["python", "script.py"], box, 30, output)
         return output.text
 
@@ -73,27 +75,29 @@ def test_a_sandbox_that_cannot_begin_leaves_no_file_open_and_no_control_group(se
     assert failed > 3, "it must have failed at several moments"
 
 
-def test_a_result_that_cannot_be_read_just_now_is_not_taken_for_a_damaged_one(setup: Setup, tmp_path: Path) -> None:
+def test_a_result_that_cannot_be_read_just_now_is_not_taken_for_a_damaged_one(
+    setup: Setup, tmp_path: Path
+) -> None:
     place = tmp_path / "run"
-    start(setup, "nothing", place)
-    follower = Follower(place)
+    start_run(setup, "nothing", place)
+    follower = RunFollower(place)
     with files_left(0):
-        assert follower.look().state == "queued"
-    assert follower.look().state == "finished"
+        assert follower.refresh().state == "queued"
+    assert follower.refresh().state == "finished"
     (place / "result.json").write_text("{")
-    assert follower.look().note == "result.json is damaged"
+    assert follower.refresh().note == "result.json is damaged"
 
 
 def test_a_temporary_folder_that_could_not_be_removed_is_removed_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLAGENTBENCH_HOME", str(tmp_path))
-    with scratch() as folder:
+    with temporary_dir() as folder:
         (folder / "file").touch()
         starved = files_left(0)
         starved.__enter__()
     starved.__exit__(None, None, None)
     assert folder.is_dir()
-    with scratch():
+    with temporary_dir():
         assert not folder.exists()
     assert list((tmp_path / "temporary").iterdir()) == []

@@ -11,13 +11,13 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from mlagentbench.records import FORMAT, Contestant
-from mlagentbench.reports.bundle import export
-from mlagentbench.reports.unbundle import unpack
+from mlagentbench.bundles.read import unpack_bundle
+from mlagentbench.bundles.write import export_run
+from mlagentbench.formatting import print_progress
+from mlagentbench.records import RUN_FORMAT, AgentSpec
 from mlagentbench.runner.folder import RunFolder
-from mlagentbench.runner.setup import set_up
-from mlagentbench.runner.start import start
-from mlagentbench.words import say
+from mlagentbench.runner.setup import prepare_setup
+from mlagentbench.runner.start import start_run
 
 HERE = Path(__file__).resolve().parent
 
@@ -26,12 +26,12 @@ def record(target: Path) -> None:
     """The run as a folder, and beside it as a bundle."""
     with TemporaryDirectory() as room:
         place = Path(room, "run")
-        setup = set_up(str(HERE.parent / "toy"), "open", "bwrap", say, ledger=True)
-        result = start(setup, Contestant(agent="agent.py", model="scripted:script.txt"), place)
+        setup = prepare_setup(str(HERE.parent / "toy"), "open", "bwrap", print_progress, record_access=True)
+        result = start_run(setup, AgentSpec(agent="agent.py", model="scripted:script.txt"), place)
         assert result.success, result
         _neutralise(place / "run.json")
-        export(RunFolder(place), target.with_suffix(".zip"))
-        shutil.copytree(unpack(target.with_suffix(".zip"), Path(room, "whole")), target)
+        export_run(RunFolder(place), target.with_suffix(".zip"))
+        shutil.copytree(unpack_bundle(target.with_suffix(".zip"), Path(room, "whole")), target)
         _keep_access(place / "access", target / "access")
 
 
@@ -53,6 +53,6 @@ def _neutralise(path: Path) -> None:
 
 if __name__ == "__main__":
     os.chdir(HERE)
-    if (HERE / str(FORMAT)).exists():
-        sys.exit(f"format {FORMAT} is recorded already")
-    record(HERE / str(FORMAT))
+    if (HERE / str(RUN_FORMAT)).exists():
+        sys.exit(f"format {RUN_FORMAT} is recorded already")
+    record(HERE / str(RUN_FORMAT))

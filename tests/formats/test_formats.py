@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from mlagentbench.bundles.read import unpack_bundle
 from mlagentbench.errors import Fault, UsageError
-from mlagentbench.records import FORMAT, RunSpec, Step
-from mlagentbench.reports.unbundle import unpack
+from mlagentbench.records import RUN_FORMAT, RunSpec, Step
 from mlagentbench.runner.batch.folder import BatchFolder
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.setup import Setup
-from mlagentbench.sandbox.access.record import read_access
+from mlagentbench.sandbox.access_log.records import read_access
 
 HERE = Path(__file__).parent
 VERSIONS = sorted((path.name for path in HERE.iterdir() if path.name.isdecimal()), key=int)
@@ -51,7 +51,7 @@ def call(cli: Call) -> Call:
 
 
 def test_every_version_that_was_ever_written_is_on_record() -> None:
-    assert [str(number) for number in range(1, FORMAT + 1)] == VERSIONS
+    assert [str(number) for number in range(1, RUN_FORMAT + 1)] == VERSIONS
 
 
 def test_all_of_an_old_run_can_be_read(old: Path) -> None:
@@ -59,7 +59,10 @@ def test_all_of_an_old_run_can_be_read(old: Path) -> None:
     steps, calls = folder.steps(), list(folder.calls())
     assert (len(steps), len(calls), folder.result and folder.result.score) == (8, 9, 0.0)
     assert [step.call.action for step in steps if step.failed] == ["Dance"]
-    assert folder.store(writable=False).content(8, "notes/ideas.txt").decode() == "the id itself: é\ndone\n"
+    assert (
+        folder.open_store(writable=False).read_content(8, "notes/ideas.txt").decode()
+        == "the id itself: é\ndone\n"
+    )
     assert {access.path for access in read_access(old, 5)} >= {"/workspace/train.py"}
 
 
@@ -84,7 +87,9 @@ def test_an_old_run_is_reported_and_exported(old: Path, call: Call, tmp_path: Pa
     call("report", old, "--out", tmp_path / "report")
     assert "toy" in (tmp_path / "report" / "index.html").read_text()
     call("export", old, "-o", tmp_path / "again.zip")
-    assert RunFolder(unpack(tmp_path / "again.zip", tmp_path / "again")).steps() == RunFolder(old).steps()
+    assert (
+        RunFolder(unpack_bundle(tmp_path / "again.zip", tmp_path / "again")).steps() == RunFolder(old).steps()
+    )
 
 
 def test_an_old_run_goes_on_from_any_of_its_steps(old: Path, call: Call) -> None:
@@ -97,11 +102,11 @@ def test_an_old_run_goes_on_from_any_of_its_steps(old: Path, call: Call) -> None
 
 @pytest.mark.parametrize("bundle", BUNDLES, ids=lambda path: path.stem)
 def test_an_old_bundle_is_opened_and_holds_the_run(bundle: Path, tmp_path: Path) -> None:
-    assert RunFolder(unpack(bundle, tmp_path)).steps() == RunFolder(HERE / bundle.stem).steps()
+    assert RunFolder(unpack_bundle(bundle, tmp_path)).steps() == RunFolder(HERE / bundle.stem).steps()
 
 
 def test_a_run_of_a_later_version_is_refused_in_one_line_whatever_else_it_says(old: Path, cli: Call) -> None:
-    edit(old / "run.json", format=FORMAT + 1, version="9.9\x1b[2J", colour="blue", seed=None)
+    edit(old / "run.json", format=RUN_FORMAT + 1, version="9.9\x1b[2J", colour="blue", seed=None)
     told = cli("show", old)
     assert told.returncode == 2 and len(told.stderr.splitlines()) == 1
     assert "newer version of mlagentbench (9.9�[2J" in told.stderr and "pip install --upgrade" in told.stderr
@@ -110,7 +115,7 @@ def test_a_run_of_a_later_version_is_refused_in_one_line_whatever_else_it_says(o
 def test_a_batch_of_a_later_version_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "batch.json").write_text('{"format": 2, "version": "9.9", "plans": []}')
     with pytest.raises(UsageError, match="newer version"):
-        BatchFolder(tmp_path).read()
+        BatchFolder(tmp_path).read_record()
 
 
 def test_a_field_that_this_version_does_not_know_is_never_ignored(old: Path) -> None:
@@ -123,7 +128,9 @@ def test_a_field_that_this_version_does_not_know_is_never_ignored(old: Path) -> 
 
 def test_an_unknown_field_of_a_step_is_a_fault_that_names_its_line(old: Path) -> None:
     lines = (old / "trace.jsonl").read_text().splitlines(keepends=True)
-    (old / "trace.jsonl").write_text("".join([lines[0], lines[1].replace('{"number"', '{"colour": 1, "number"')]))
+    (old / "trace.jsonl").write_text(
+        "".join([lines[0], lines[1].replace('{"number"', '{"colour": 1, "number"')])
+    )
     with pytest.raises(Fault, match="line 2 is damaged: colour: no such key"):
         RunFolder(old).steps()
 
@@ -134,4 +141,7 @@ def test_what_may_be_missing_has_its_default(old: Path, kind: type[RunSpec] | ty
     given = json.loads(path.read_text() if kind is RunSpec else path.read_text().splitlines()[0])
     optional = {name: field for name, field in kind.model_fields.items() if not field.is_required()}
     bare = kind.model_validate({name: value for name, value in given.items() if name not in optional})
-    assert all(getattr(bare, name) == field.get_default(call_default_factory=True) for name, field in optional.items())
+    assert all(
+        getattr(bare, name) == field.get_default(call_default_factory=True)
+        for name, field in optional.items()
+    )

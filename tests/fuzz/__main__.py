@@ -24,16 +24,24 @@ def main() -> int:
     asked = _asked()
     if asked.room:
         return _alone(asked)
-    print(f"seed {asked.seed}\n{LINE.format('target', 'cases', 'seconds', 'slowest, ms', 'peak, MB')}", flush=True)
+    print(
+        f"seed {asked.seed}\n{LINE.format('target', 'cases', 'seconds', 'slowest, ms', 'peak, MB')}",
+        flush=True,
+    )
     found = [figures for name in asked.only or names() if (figures := _apart(name, asked))]
     cases, seconds = sum(each.cases for each in found), sum(each.seconds for each in found)
-    slowest, most = max((each.slowest for each in found), default=0), max((each.megabytes for each in found), default=0)
+    slowest, most = (
+        max((each.slowest for each in found), default=0),
+        max((each.megabytes for each in found), default=0),
+    )
     print(_line(Figures("all", cases, seconds, slowest, most)))
     return 0 if len(found) == len(asked.only or names()) else 1
 
 
 def _asked() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--total", type=int, default=1_000_000)
     parser.add_argument("--cases", type=int)
     parser.add_argument("--first", type=int, default=0)

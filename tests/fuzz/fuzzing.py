@@ -132,7 +132,9 @@ def _round(trial: Trial, number: int, count: int) -> None:
         trial.attempt(case, number)
 
     everything = list(hypothesis.HealthCheck)
-    rules = hypothesis.settings(max_examples=count, database=None, deadline=None, suppress_health_check=everything)
+    rules = hypothesis.settings(
+        max_examples=count, database=None, deadline=None, suppress_health_check=everything
+    )
     hypothesis.seed(trial.seed + number)(rules(hypothesis.given(case=trial.target.STRATEGY)(attempt)))()
 
 

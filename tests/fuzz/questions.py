@@ -18,7 +18,12 @@ QUESTIONS: dict[str, list[dict[str, Any]]] = {
                 {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "function": FUNCTION}]},
                 {"role": "tool", "tool_call_id": "c1", "content": "content of a"},
             ],
-            "tools": [{"type": "function", "function": {"name": "read", "description": "reads", "parameters": SCHEMA}}],
+            "tools": [
+                {
+                    "type": "function",
+                    "function": {"name": "read", "description": "reads", "parameters": SCHEMA},
+                }
+            ],
             "stop": ["END", "STOP"],
             "stream": True,
             "stream_options": {"include_usage": True},
@@ -45,7 +50,10 @@ QUESTIONS: dict[str, list[dict[str, Any]]] = {
             "system": [{"type": "text", "text": "be kind"}],
             "messages": [
                 {"role": "user", "content": "read a"},
-                {"role": "assistant", "content": [{"type": "thinking"}, {"type": "text", "text": "so I do"}, USE]},
+                {
+                    "role": "assistant",
+                    "content": [{"type": "thinking"}, {"type": "text", "text": "so I do"}, USE],
+                },
                 {"role": "user", "content": [RESULT, {"type": "text", "text": "and now?"}]},
             ],
             "tools": [{"name": "read", "description": "reads", "input_schema": SCHEMA}],
@@ -56,7 +64,11 @@ QUESTIONS: dict[str, list[dict[str, Any]]] = {
 }
 ANSWERS = [
     Reply(text="hello", model="parrot", input_tokens=7, output_tokens=3),
-    Reply(text="x" * 5000, calls=(ToolCall(id="c1", name="read", arguments='{"path": "a"}'),), model="parrot"),
-    Reply(calls=(ToolCall(id="", name="", arguments='{"path": '), ToolCall(id="c", name="n", arguments="[1]"))),
+    Reply(
+        text="x" * 5000, calls=(ToolCall(id="c1", name="read", arguments='{"path": "a"}'),), model="parrot"
+    ),
+    Reply(
+        calls=(ToolCall(id="", name="", arguments='{"path": '), ToolCall(id="c", name="n", arguments="[1]"))
+    ),
     Reply(),
 ]

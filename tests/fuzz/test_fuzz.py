@@ -50,7 +50,12 @@ def crash(case: int, room: Path) -> None:
 
 @pytest.mark.parametrize(
     ("attempt", "told"),
-    [(crash, "ValueError: odd"), (spin, "Slow: more than"), (swallow, "Slow: more than"), (grow, "MemoryError")],
+    [
+        (crash, "ValueError: odd"),
+        (spin, "Slow: more than"),
+        (swallow, "Slow: more than"),
+        (grow, "MemoryError"),
+    ],
 )
 def test_a_target_that_misbehaves_is_told_with_the_case_and_how_to_repeat_it(
     attempt: Callable[[int, Path], None], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -80,7 +85,12 @@ def test_the_long_form_goes_on_after_a_target_that_died_and_says_at_which_case(t
     )
     (tmp_path / "targets" / "lives.py").write_text(f"{about}def attempt(case, room): pass\n")
     done = subprocess.run(
-        [sys.executable, tmp_path, "--total", "20", "--seed", "3"], capture_output=True, text=True, check=False
+        [sys.executable, tmp_path, "--total", "20", "--seed", "3"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert done.returncode == 1 and f"dies         FAILED at case 5 (exit code {-signal.SIGABRT})" in done.stdout
+    assert (
+        done.returncode == 1 and f"dies         FAILED at case 5 (exit code {-signal.SIGABRT})" in done.stdout
+    )
     assert [line.split()[:2] for line in done.stdout.splitlines()[-2:]] == [["lives", "10"], ["all", "10"]]

@@ -117,7 +117,10 @@ def test_a_gigabyte_is_refused_before_it_is_read(tmp_path: Path, answers: pd.Dat
 def test_a_small_file_of_very_many_rows_or_none_that_is_right_takes_little_memory(tmp_path: Path) -> None:
     like = pd.DataFrame({"value": [""] * 3}, index=["1", "2", "3"])
     path = tmp_path / "submission.csv"
-    for row, sentence in (("1,1\n", "has 250,000 rows; there must be 3"), ("1\n", "row 1 does not have 2 cells")):
+    for row, sentence in (
+        ("1,1\n", "has 250,000 rows; there must be 3"),
+        ("1\n", "row 1 does not have 2 cells"),
+    ):
         path.write_text("id,value\n" + row * (1_000_000 // len(row)))
         tracemalloc.start()
         try:
@@ -139,7 +142,9 @@ def test_ids_may_hold_spaces_commas_and_leading_zeros(tmp_path: Path) -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(content=st.binary(max_size=200) | st.text(max_size=200).map(lambda text: text.encode("utf-8", "replace")))
+@given(
+    content=st.binary(max_size=200) | st.text(max_size=200).map(lambda text: text.encode("utf-8", "replace"))
+)
 def test_random_bytes_raise_nothing_else(
     content: bytes, answers: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from mlagentbench.environment import Environment
+from mlagentbench.environment.environment import Environment
 from mlagentbench.errors import TaskFault
 from mlagentbench.grading.grade import Grade, grade
-from mlagentbench.home import home
 from mlagentbench.records import Call, Result
-from mlagentbench.runner.setup import set_up
+from mlagentbench.runner.setup import prepare_setup
+from mlagentbench.system.cache import cache_dir
 
 Play = Callable[..., Result]
 QUIET = "def grade(submission, private): return 1.0\n"
@@ -29,7 +29,10 @@ CRASHES = {
     "nothing": ("return None", "TypeError"),
     "text": ("return 'excellent'", "ValueError: could not convert"),
     "garbage": ("import sys; print('\\0' * 10**7); sys.stderr.write('x' * 10**7); 1 / 0", "ZeroDivision"),
-    "a damaged answer": ("import os, sys; open(sys.argv[5], 'w').write('{'); os._exit(0)", "an answer that is none"),
+    "a damaged answer": (
+        "import os, sys; open(sys.argv[5], 'w').write('{'); os._exit(0)",
+        "an answer that is none",
+    ),
 }
 
 
@@ -39,10 +42,10 @@ def graded(variant: Callable[..., Path], open_env: Callable[..., Environment]) -
         files: dict[str, str | None] = {"grade.py": text}
         folder = variant(files)
         (folder / "task.toml").write_text(toml + (folder / "task.toml").read_text())
-        setup = set_up(str(folder), "open", "bwrap", lambda line: None)
+        setup = prepare_setup(str(folder), "open", "bwrap", lambda line: None)
         env = open_env(setup=setup)
         env.step(Call(action="Write File", args={"file_name": "submission.csv", "content": "id,value\n"}))
-        return grade(setup.task, setup.data, env.world.store, 1, setup.sandbox)
+        return grade(setup.task, setup.data, env.context.store, 1, setup.sandbox)
 
     return grade_with
 
@@ -61,7 +64,9 @@ def test_a_grader_that_cannot_be_loaded_is_a_fault(graded: Callable[..., Grade])
         graded("def grade(:\n")
 
 
-def test_a_grader_that_takes_too_long_is_a_fault_and_is_gone(graded: Callable[..., Grade], tmp_path: Path) -> None:
+def test_a_grader_that_takes_too_long_is_a_fault_and_is_gone(
+    graded: Callable[..., Grade], tmp_path: Path
+) -> None:
     body = f"import os; open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\n    while True: pass\n"
     with pytest.raises(TaskFault, match=r"toy/grade\.py took over 0\.01 minutes"):
         graded(PLAIN + body, toml="grading_minutes = 0.01\n")
@@ -94,13 +99,13 @@ BREAKS = {"slow": "while True: pass", "a crash": "import ctypes; ctypes.string_a
 
 
 @pytest.mark.parametrize("body", BREAKS.values(), ids=BREAKS.keys())
-def test_scripts_that_break_the_search_for_rules_or_make_it_endless_are_told_of(tmp_path: Path, body: str) -> None:
+def test_scripts_that_break_the_search_for_rules_or_make_it_endless_are_told_of(
+    tmp_path: Path, body: str
+) -> None:
     for name in ("sources", "earlier/0", "earlier/1", "earlier/2"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "earlier/1/strange").touch()
-    rules = (
-        f"def violations(sources):\n    if (sources / 'strange').exists():\n        {body}\n    return [sources.name]\n"
-    )
+    rules = f"def violations(sources):\n    if (sources / 'strange').exists():\n        {body}\n    return [sources.name]\n"
     (tmp_path / "grade.py").write_text(rules + QUIET)
     short = "from pathlib import Path; from mlagentbench.grading import child; child.SECONDS, at = 0.3, Path.cwd()"
     asked = "child.main(at, at, at / 'sources', at, at / 'answer', at / 'earlier')"
@@ -125,18 +130,20 @@ def test_the_grader_sees_no_secrets_and_its_words_are_no_answer(
 def test_the_grader_finds_the_cache_wherever_the_harness_does(
     graded: Callable[..., Grade], variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cache = home()
+    cache = cache_dir()
     (tmp_path / "mlagentbench").symlink_to(cache)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLAGENTBENCH_HOME", raising=False)
     monkeypatch.setenv(variable, "mlagentbench" if variable == "MLAGENTBENCH_HOME" else str(tmp_path))
-    body = f"from mlagentbench.home import home\n    return float(home().samefile({str(cache)!r}))\n"
+    body = f"from mlagentbench.system.cache import home\n    return float(home().samefile({str(cache)!r}))\n"
     monkeypatch.setenv("HOME", str(tmp_path))
     assert graded(PLAIN + body).score == 1.0
 
 
 def test_a_workspace_does_not_reach_the_grader_s_imports(graded: Callable[..., Grade]) -> None:
-    assert graded("import sys\ndef grade(submission, private):\n    return float('' in sys.path)\n").score == 0.0
+    assert (
+        graded("import sys\ndef grade(submission, private):\n    return float('' in sys.path)\n").score == 0.0
+    )
 
 
 def test_what_an_agent_locked_is_open_to_the_grader(variant: Callable[..., Path], play: Play) -> None:
@@ -151,7 +158,7 @@ def test_what_an_agent_locked_is_open_to_the_grader(variant: Callable[..., Path]
         env.step(Call(action="Execute Script", args={"script_name": "lock.py"}))
         env.step(Call(action="Final Answer", args={"final_answer": ""}))
 
-    assert play(act, setup=set_up(str(folder), "open", "bwrap", lambda line: None)).score == 0o600
+    assert play(act, setup=prepare_setup(str(folder), "open", "bwrap", lambda line: None)).score == 0o600
 
 
 def test_a_fault_of_the_grader_voids_the_run_and_a_resume_grades_again(
@@ -159,7 +166,7 @@ def test_a_fault_of_the_grader_voids_the_run_and_a_resume_grades_again(
 ) -> None:
     flag = tmp_path / "mended"
     body = f"import os; assert os.path.exists({str(flag)!r}), 'the lamp is broken'\n    return 2.5\n"
-    setup = set_up(str(variant({"grade.py": PLAIN + body})), "open", "bwrap", lambda line: None)
+    setup = prepare_setup(str(variant({"grade.py": PLAIN + body})), "open", "bwrap", lambda line: None)
 
     def act(env: Environment) -> None:
         env.step(Call(action="Execute Script", args={"script_name": "train.py"}))
@@ -180,12 +187,15 @@ def test_rules_are_looked_for_in_the_scripts_beside_a_table(
         "from mlagentbench.grading.checks import numbers_above\n"
         "def violations(sources):\n    return numbers_above(sources, 'train.py', 'epoch', 10)\n"
     )
-    setup = set_up(str(variant({"grade.py": QUIET + rules})), "open", "bwrap", lambda line: None)
+    setup = prepare_setup(str(variant({"grade.py": QUIET + rules})), "open", "bwrap", lambda line: None)
     env = open_env(setup=setup)
     write = {"train.py": "import deep.net\n", "deep/net.py": "EPOCHS = 99\n", "submission.csv": "id,value\n"}
     for name, content in write.items():
         env.step(Call(action="Write File", args={"file_name": name, "content": content}))
     long = "/".join(["x" * 200] * 10)
     env.step(Call(action="Write File", args={"file_name": f"{long}/a.py", "content": "EPOCHS = 99\n"}))
-    found = grade(setup.task, setup.data, env.world.store, 4, setup.sandbox)
-    assert (found.score, found.violations) == (1.0, ("deep/net.py line 1 sets EPOCHS to 99; at most 10 is allowed",))
+    found = grade(setup.task, setup.data, env.context.store, 4, setup.sandbox)
+    assert (found.score, found.violations) == (
+        1.0,
+        ("deep/net.py line 1 sets EPOCHS to 99; at most 10 is allowed",),
+    )

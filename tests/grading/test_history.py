@@ -4,15 +4,15 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from parrot import Parrot
+from fake_model import FakeModel
 
 from mlagentbench.agents.command import Command
-from mlagentbench.grading import history
-from mlagentbench.records import Call, Contestant, Limits, Step
+from mlagentbench.grading import executed_scripts
+from mlagentbench.records import AgentSpec, Call, Limits, Step
 from mlagentbench.runner.folder import RunFolder
-from mlagentbench.runner.run import run
-from mlagentbench.runner.setup import set_up
-from mlagentbench.runner.verify import verify
+from mlagentbench.runner.run import execute_run
+from mlagentbench.runner.setup import prepare_setup
+from mlagentbench.runner.verify import verify_run
 from mlagentbench.workspace.manifest import Entry
 from mlagentbench.workspace.store import Store
 
@@ -31,7 +31,7 @@ SUBMIT = 'open("submission.csv", "w").write("id,value\\n" + "".join(f"{i},5\\n" 
 def ruled(variant, toy):
     """The toy with a rule: at most ten epochs."""
     folder = variant({"grade.py": (toy / "grade.py").read_text() + RULES})
-    return set_up(str(folder), "open", "bwrap", lambda line: None)
+    return prepare_setup(str(folder), "open", "bwrap", lambda line: None)
 
 
 @pytest.fixture
@@ -96,7 +96,9 @@ def test_a_script_that_never_ran_broke_no_rule(violations):
 
 def test_a_folder_with_the_name_of_the_first_script_is_no_trouble(violations):
     swap = "import os\nos.remove('train.py')\nos.makedirs('train.py')\nopen('train.py/x.py', 'w').close()\n"
-    said = violations(("a.py", swap), "a.py", ("b.py", OVER + SUBMIT), "b.py", ">open('x', 'w').close()", f">{SUBMIT}")
+    said = violations(
+        ("a.py", swap), "a.py", ("b.py", OVER + SUBMIT), "b.py", ">open('x', 'w').close()", f">{SUBMIT}"
+    )
     assert said == ("step 4: b.py line 1 sets EPOCHS to 50; at most 10 is allowed",)
 
 
@@ -113,9 +115,9 @@ def test_verify_finds_the_same_and_notices_when_they_are_taken_out(play, do, rul
 
     result = play(behave, setup=ruled)
     folder = RunFolder(Path(result.folder))
-    assert result.violations and all(check.holds for check in verify(folder, ruled))
-    folder.finish(result.but(violations=()))
-    failed = [check.what for check in verify(folder, ruled) if not check.holds]
+    assert result.violations and all(check.holds for check in verify_run(folder, ruled))
+    folder.write_result(result.but(violations=()))
+    failed = [check.what for check in verify_run(folder, ruled) if not check.holds]
     assert failed == ["result.json: violations"]
 
 
@@ -129,7 +131,10 @@ def test_a_command_that_is_no_python_does_not_hide_the_others(violations):
     [
         ("open('helper.py', 'w').write('EPOCHS = 50\\n' + '#' * 2**20)", "it is longer than 1,048,576 bytes"),
         ("open('x', 'w').write('EPOCHS = 50'); os.symlink('x', 'helper.py')", "it is reached through a link"),
-        ("open('helper.py', 'w').write('EPOCHS = 50\\nx = ' + '+'.join('1' * 9000))", "it is nested too deep"),
+        (
+            "open('helper.py', 'w').write('EPOCHS = 50\\nx = ' + '+'.join('1' * 9000))",
+            "it is nested too deep",
+        ),
     ],
     ids=["padded", "linked", "deep"],
 )
@@ -140,7 +145,9 @@ def test_a_module_that_cannot_be_looked_at_is_told_of(violations, hide, why):
 
 
 def test_a_crowd_of_scripts_is_told_of(violations):
-    crowd = "for number in range(1001): open(f'a{number}.py', 'w')\nopen('helper.py', 'w').write('EPOCHS = 50')\n"
+    crowd = (
+        "for number in range(1001): open(f'a{number}.py', 'w')\nopen('helper.py', 'w').write('EPOCHS = 50')\n"
+    )
     said = violations(("crowd.py", crowd), "crowd.py", ("train.py", f"import helper\n{SUBMIT}"), "train.py")
     assert "there are over 1,000 scripts, and not all were looked at" in said
 
@@ -175,10 +182,10 @@ def outside(ruled, tmp_path):
         program.mkdir()
         (program / "main.py").write_text(ASK + source)
         agent = Command(command="python /opt/program/main.py", program=str(program))
-        agent.models = {"main": Parrot(["go on"] * 9)}
-        folder = RunFolder.create(tmp_path / "run", ruled.spec(Contestant(agent="command"), 0, Limits()))
+        agent.models = {"main": FakeModel(["go on"] * 9)}
+        folder = RunFolder.create(tmp_path / "run", ruled.spec(AgentSpec(agent="command"), 0, Limits()))
         with folder.lock():
-            return run(ruled, agent, folder)
+            return execute_run(ruled, agent, folder)
 
     return go
 
@@ -209,7 +216,7 @@ def test_no_folder_has_the_name_of_what_an_interpreter_was_told(violations):
 def test_a_path_is_measured_in_bytes(violations):
     name = "/".join(["\U0001f600" * 63] * 15) + "/" + "\U0001f600" * 20 + ".py"
     assert len(name) < 1000
-    (laid,) = history.scripts({name: Entry("file")})
+    (laid,) = executed_scripts.find_scripts({name: Entry("file")})
     assert len(laid.encode()) < 1300  # or a host with a long home could not lay it out
     assert violations((name, OVER), ("train.py", SUBMIT), "train.py") == ()
 
@@ -224,11 +231,11 @@ def test_a_script_with_a_long_path_is_looked_at_and_a_module_of_it_told_of(viola
     assert said == (f"step 3: {'d' * 200} cannot be looked at: it is reached through a link",)
 
 
-COMPILE = "import importlib.util, marshal\nopen('NAME', 'wb').write(importlib.util.MAGIC_NUMBER + bytes(12) + "
-COMPILE += f"marshal.dumps(compile({OVER + SUBMIT!r}, 'x', 'exec')))\n"
-ZIP = (
-    f"import zipfile\nwith zipfile.ZipFile('quick.py', 'w') as file: file.writestr('__main__.py', {OVER + SUBMIT!r})\n"
+COMPILE = (
+    "import importlib.util, marshal\nopen('NAME', 'wb').write(importlib.util.MAGIC_NUMBER + bytes(12) + "
 )
+COMPILE += f"marshal.dumps(compile({OVER + SUBMIT!r}, 'x', 'exec')))\n"
+ZIP = f"import zipfile\nwith zipfile.ZipFile('quick.py', 'w') as file: file.writestr('__main__.py', {OVER + SUBMIT!r})\n"
 LINK = f"import os\nos.mkdir('real')\nopen('real/run.py', 'w').write({OVER + SUBMIT!r})\nos.symlink('real', 'helper')\n"
 
 
@@ -237,14 +244,20 @@ LINK = f"import os\nos.mkdir('real')\nopen('real/run.py', 'w').write({OVER + SUB
     [
         (ZIP, None, "quick.py cannot be looked at: it is compiled"),
         (COMPILE.replace("NAME", "quick.py"), None, "quick.py cannot be looked at: it is compiled"),
-        (COMPILE.replace("NAME", "helper.pyc"), "import helper\n", "helper.pyc cannot be looked at: it is compiled"),
+        (
+            COMPILE.replace("NAME", "helper.pyc"),
+            "import helper\n",
+            "helper.pyc cannot be looked at: it is compiled",
+        ),
         (LINK, "import helper.run\n", "helper cannot be looked at: it is reached through a link"),
     ],
     ids=["an archive", "a compiled script", "a compiled module", "a folder behind a link"],
 )
 def test_what_runs_but_is_no_script_is_told_of(violations, make, runs, unseen):
     deeds = [("make.py", make), "make.py"] + ([("quick.py", runs)] if runs else []) + ["quick.py"]
-    said = [sentence.partition(": ")[2] for sentence in violations(*deeds) if not sentence.endswith("allowed")]
+    said = [
+        sentence.partition(": ")[2] for sentence in violations(*deeds) if not sentence.endswith("allowed")
+    ]
     assert said == [unseen]
 
 
@@ -256,14 +269,19 @@ def test_weights_below_a_folder_for_caches_are_a_change_too(violations):
 
 def test_what_an_interpreter_was_told_before_the_last_thousand_commands_is_told_of(tmp_path):
     told = [Call(action="Python REPL", args={"command": "epochs = 20"})] * 1001
-    steps = [Step(number=number, call=call, observation="", seconds=0, clock=0) for number, call in enumerate(told, 1)]
+    steps = [
+        Step(number=number, call=call, observation="", seconds=0, clock=0)
+        for number, call in enumerate(told, 1)
+    ]
     (tmp_path / "workspace").mkdir()
     store = Store(tmp_path / "store", tmp_path / "workspace")
     store.snapshot(0)
     (tmp_path / "workspace" / "submission.csv").touch()
     store.snapshot(1001)
-    (each,) = history.ran(store, steps, "submission.csv")
-    assert list(history.said([each], [()], ())) == [f"step 1001: {history.CROWDED}"]
+    (each,) = executed_scripts.find_executed_scripts(store, steps, "submission.csv")
+    assert list(executed_scripts.format_violations([each], [()], ())) == [
+        f"step 1001: {executed_scripts.TOO_MANY_SCRIPTS}"
+    ]
 
 
 @pytest.fixture
@@ -280,21 +298,21 @@ def laid(play, do, ruled, tmp_path):
             do(env, "Write File", file_name="submission.csv", content="")
 
         folder = RunFolder(Path(play(behave, setup=ruled).folder))
-        store = folder.store(ruled.data, writable=False)
+        store = folder.open_store(ruled.data, writable=False)
         (tmp_path / "laid").mkdir()
-        shelf = history.Shelf(store, tmp_path / "laid" / "contents", room)
+        shelf = executed_scripts.ScriptExporter(store, tmp_path / "laid" / "contents", room)
         runs = [
-            shelf.lay(each, tmp_path / "laid" / str(number))
-            for number, each in enumerate(history.ran(store, folder.steps(), "."))
+            shelf.export(each, tmp_path / "laid" / str(number))
+            for number, each in enumerate(executed_scripts.find_executed_scripts(store, folder.steps(), "."))
         ]
         sizes = {path.stat().st_ino: path.stat().st_blocks for path in (tmp_path / "laid").rglob("*")}
-        return [each.unseen for each in runs], sum(sizes.values()) * 512
+        return [each.incomplete_reason for each in runs], sum(sizes.values()) * 512
 
     return lay
 
 
 def test_a_content_is_laid_out_once_however_many_states_hold_it(laid):
-    unseen, size = laid(history.ROOM)
+    unseen, size = laid(executed_scripts.MAX_EXPORT_BYTES)
     assert unseen == [""] * 6 and size < 60_000_000
 
 

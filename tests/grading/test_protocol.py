@@ -10,8 +10,8 @@ import pytest
 
 from mlagentbench.errors import InvalidSubmission, SandboxFault
 from mlagentbench.grading import driver
-from mlagentbench.grading.protocol import Program
-from mlagentbench.sandbox.processes import status
+from mlagentbench.grading.program import Program
+from mlagentbench.sandbox.processes import read_proc_stat
 
 ONE = np.arange(6.0).reshape(2, 3)
 Load = Callable[..., Program]
@@ -84,10 +84,15 @@ def test_lone_numbers_arrive_as_numbers_and_arrays_can_be_written_to(load: Load)
     assert (array[0] == 7).all() and number.shape == () and number == 3
 
 
-@pytest.mark.parametrize("kind", driver.TYPES)
+@pytest.mark.parametrize("kind", driver.DTYPES)
 def test_every_type_and_form_of_array_goes_through_unchanged(kind: str) -> None:
-    forms = [np.zeros((0, 4), kind), np.array(1, kind), np.ones((2, 3, 4), kind).T, np.ones((4, 4), kind)[::2, ::-1]]
-    back = driver.unpack(bytearray(driver.pack(forms)))
+    forms = [
+        np.zeros((0, 4), kind),
+        np.array(1, kind),
+        np.ones((2, 3, 4), kind).T,
+        np.ones((4, 4), kind)[::2, ::-1],
+    ]
+    back = driver.unpack_arrays(bytearray(driver.pack_arrays(forms)))
     assert [(a.shape, a.dtype) for a in back] == [(a.shape, a.dtype) for a in forms]
     assert all((a == b).all() for a, b in zip(back, forms, strict=True))
 
@@ -106,7 +111,7 @@ def test_every_type_and_form_of_array_goes_through_unchanged(kind: str) -> None:
 )
 def test_no_message_is_taken_for_an_array_that_it_does_not_hold(message: bytes) -> None:
     with pytest.raises(ValueError, match="array"):
-        driver.unpack(bytearray(message))
+        driver.unpack_arrays(bytearray(message))
 
 
 def test_what_a_submission_prints_disturbs_nothing(load: Load) -> None:
@@ -133,7 +138,9 @@ def test_a_module_that_is_named_as_one_of_the_drivers_is_of_no_use(load: Load, f
         ("import scipy.signal\ndef answer(x): return x", "No module named 'scipy.signal'"),
     ],
 )
-def test_a_submission_that_cannot_be_loaded_is_invalid_with_a_sentence(load: Load, source: str, sentence: str) -> None:
+def test_a_submission_that_cannot_be_loaded_is_invalid_with_a_sentence(
+    load: Load, source: str, sentence: str
+) -> None:
     with pytest.raises(InvalidSubmission) as caught:
         load(source, packages=("numpy",))
     assert sentence in str(caught.value) and "\n" not in str(caught.value)
@@ -159,7 +166,10 @@ def test_a_submission_that_never_finishes_loading_is_invalid(load: Load) -> None
         ("return np.zeros(10 ** 6)", "at most 2,000 were expected"),
         ("while True: os.write(pipe(), b'junk' * 10000)", "bytes; at most 2,000 were expected"),
         ("os.write(pipe(), b'\\xff' * 8 + b'?' * 5000); return x", "failed: ????"),
-        ("os.write(pipe(), (1 << 62).to_bytes(8, 'little')); return x", "answered 4,611,686,018,427,387,904 bytes"),
+        (
+            "os.write(pipe(), (1 << 62).to_bytes(8, 'little')); return x",
+            "answered 4,611,686,018,427,387,904 bytes",
+        ),
         ("os.write(pipe(), (9).to_bytes(8, 'little') + b'not array'); return x", "not an array"),
         ("os.close(pipe()); os.abort()", "ended before it answered"),
     ],
@@ -168,7 +178,9 @@ def test_what_is_no_answer_is_invalid_with_a_sentence(load: Load, body: str, sen
     assert sentence in refusal(load(f"{PIPE}\ndef answer(x):\n    {body}"))
 
 
-@pytest.mark.parametrize("body", ["while True: pass", "import time; time.sleep(1000)", "os.kill(os.getpid(), 19)"])
+@pytest.mark.parametrize(
+    "body", ["while True: pass", "import time; time.sleep(1000)", "os.kill(os.getpid(), 19)"]
+)
 def test_a_program_that_hangs_is_invalid_after_its_time(load: Load, body: str) -> None:
     assert "took too long" in refusal(load(f"def answer(x):\n    {body}"), seconds=0.5)
 
@@ -186,7 +198,9 @@ def test_a_program_that_does_not_listen_is_invalid_after_its_time(load: Load) ->
 
 
 def test_ten_gigabytes_are_over_the_memory_limit(load: Load) -> None:
-    greedy = load("def answer(x):\n    return np.ones(10 * 2**27)", memory_gb=0.25)  # pages may be slow to come
+    greedy = load(
+        "def answer(x):\n    return np.ones(10 * 2**27)", memory_gb=0.25
+    )  # pages may be slow to come
     assert "memory limit" in refusal(greedy)
 
 
@@ -195,15 +209,17 @@ def test_a_fork_bomb_ends_with_its_program(load: Load) -> None:
     program = load(bomb)
     refusal(program, seconds=1)
     program.close()
-    assert not program._process.tree.members()
+    assert not program._process.tree.pids()
 
 
 def test_nothing_that_a_program_started_outlives_it(load: Load) -> None:
-    program = load("def answer(x):\n    if not os.fork():\n        os.setsid()\n        while True: pass\n    return x")
+    program = load(
+        "def answer(x):\n    if not os.fork():\n        os.setsid()\n        while True: pass\n    return x"
+    )
     ask(program)
-    members = program._process.tree.members()
+    members = program._process.tree.pids()
     program.close()
-    assert len(members) > 1 and not [pid for pid in members if status(pid)[:1] not in ([], ["Z"])]
+    assert len(members) > 1 and not [pid for pid in members if read_proc_stat(pid)[:1] not in ([], ["Z"])]
 
 
 def test_a_paused_program_does_nothing_until_it_is_asked(load: Load) -> None:
@@ -212,7 +228,7 @@ def test_a_paused_program_does_nothing_until_it_is_asked(load: Load) -> None:
     program.pause()
     states = [
         Path(task, "stat").read_text().rpartition(")")[2].split()[0]
-        for pid in program._process.tree.members()
+        for pid in program._process.tree.pids()
         for task in Path(f"/proc/{pid}/task").iterdir()
     ]
     assert set(states) == {"T"} and int(ask(program)[0][0]) > 0
@@ -271,13 +287,19 @@ def answer(x):
         "import native",
     ],
 )
-def test_with_named_packages_other_programs_and_machine_code_are_refused(load: Load, folder: Path, deed: str) -> None:
+def test_with_named_packages_other_programs_and_machine_code_are_refused(
+    load: Load, folder: Path, deed: str
+) -> None:
     (folder / "native.abi3.so").write_bytes(b"\x7fELF")
-    assert "is not allowed here" in refusal(load(f"def answer(x):\n    {deed}\n    return x", packages=("numpy",)))
+    assert "is not allowed here" in refusal(
+        load(f"def answer(x):\n    {deed}\n    return x", packages=("numpy",))
+    )
 
 
 def test_threads_and_linear_algebra_are_allowed_with_named_packages(load: Load) -> None:
-    pool = "from concurrent.futures import ThreadPoolExecutor\nimport numpy.fft, numpy.random, decimal, lzma\n"
+    pool = (
+        "from concurrent.futures import ThreadPoolExecutor\nimport numpy.fft, numpy.random, decimal, lzma\n"
+    )
     program = load(
         pool + "def answer(x):\n    return sum(ThreadPoolExecutor(2).map(np.linalg.det, [x @ x.T] * 2))",
         packages=("numpy",),

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlagentbench.audit.attacks.woken import ARM
+from mlagentbench.audit.attacks.self_resuming import ARM_SIGNAL_CODE
 from mlagentbench.errors import InvalidSubmission
-from mlagentbench.grading import race
-from mlagentbench.grading.protocol import Program
-from mlagentbench.grading.race import Race, doubtful, score_and_error, shares_and_ratios
+from mlagentbench.grading import relative_timing
+from mlagentbench.grading.program import Program
+from mlagentbench.grading.relative_timing import Race, is_uncertain, score_and_error, time_shares_and_ratios
 
 ONE = np.array(1.0)
 ANYHOW = 9.0  # however restless the machine of the tests is
@@ -84,9 +84,7 @@ def test_the_first_questions_of_a_round_may_be_untimed(between) -> None:
 
 @pytest.mark.parametrize("kept", [False, True])
 def test_whoever_is_not_asked_is_frozen(between, kept: bool) -> None:
-    ticks = (
-        "import threading, time\nn = 0\ndef tick():\n    global n\n    while True:\n        time.sleep(0.001); n += 1\n"
-    )
+    ticks = "import threading, time\nn = 0\ndef tick():\n    global n\n    while True:\n        time.sleep(0.001); n += 1\n"
     ticks += "threading.Thread(target=tick, daemon=True).start()\ndef answer(x):\n    return n"
     run, heard = between(SLEEPS.format(0.6), ticks, questions=2, kept=kept)
     run.run(2, 2)
@@ -95,7 +93,7 @@ def test_whoever_is_not_asked_is_frozen(between, kept: bool) -> None:
 
 
 WAKES = f"""
-{ARM}
+{ARM_SIGNAL_CODE}
 import threading
 def spin():
     while True: pass
@@ -119,13 +117,19 @@ def test_a_starter_that_fails_while_the_submission_is_awake_is_the_submissions_f
     with run.program(run.submission) as program:
         program.pause()
         until(lambda: program._process.tree.stirred > 0.1)
-        with pytest.raises(InvalidSubmission, match="woken"), run._blamed(run.starter, {run.submission: program}):
+        with (
+            pytest.raises(InvalidSubmission, match="woken"),
+            run._blamed(run.starter, {run.submission: program}),
+        ):
             raise InvalidSubmission("too slow")
     with pytest.raises(RuntimeError, match="the starter itself failed"), run._blamed(run.starter, {}):
         raise InvalidSubmission("too slow")
 
 
-BROKEN = {"at the start": "raise OSError('no disk')", "when asked": "def answer(x):\n    raise OSError('no disk')"}
+BROKEN = {
+    "at the start": "raise OSError('no disk')",
+    "when asked": "def answer(x):\n    raise OSError('no disk')",
+}
 
 
 @pytest.mark.parametrize("kept", [False, True])
@@ -140,15 +144,19 @@ def test_each_answers_for_its_own_failures(between, when: str, kept: bool, tmp_p
 
 
 @pytest.mark.parametrize("kept", [False, True])
-def test_the_starters_time_limits_the_submissions(between, kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(race, "GRACE", 0.2)
+def test_the_starters_time_limits_the_submissions(
+    between, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relative_timing, "GRACE", 0.2)
     run, _ = between(SLEEPS.format(0.01), SLEEPS.format(20), kept=kept)
     with pytest.raises(InvalidSubmission, match="too long"):
         run.run(2, 2)
 
 
 def test_a_race_goes_on_while_it_is_in_doubt_but_not_for_ever(between) -> None:
-    wild = "import time\nn = 0\ndef answer(x):\n    global n; n += 1; time.sleep(0.01 + 0.2 * (n % 2)); return x"
+    wild = (
+        "import time\nn = 0\ndef answer(x):\n    global n; n += 1; time.sleep(0.01 + 0.2 * (n % 2)); return x"
+    )
     run, heard = between(SLEEPS.format(0.05), wild, kept=True)
     run.run(2, 6)
     assert len(heard) == 12
@@ -160,17 +168,23 @@ def test_questions_count_by_the_starters_time_and_ratios_are_those_of_neighbours
         np.array([[2.0, 6.0], [1.0, 1.0]]),
         np.array([[1.0, 3.0], [1.0, 1.0]]),
     ]
-    shares, ratios = shares_and_ratios(rounds)
+    shares, ratios = time_shares_and_ratios(rounds)
     assert shares.tolist() == [0.75, 0.25]
     assert np.allclose(ratios, [[1 / 3, 1]] * 3)
 
 
 @pytest.mark.parametrize(
     ("ratios", "doubt"),
-    [((1.0, 1.01), False), ((1.0, 1.2), True), ((0.02, 0.03), False), ((0.83, 0.87), True), ((0.7, 0.74), False)],
+    [
+        ((1.0, 1.01), False),
+        ((1.0, 1.2), True),
+        ((0.02, 0.03), False),
+        ((0.83, 0.87), True),
+        ((0.7, 0.74), False),
+    ],
 )
 def test_a_score_is_in_doubt_while_noise_could_explain_it(ratios: tuple[float, ...], doubt: bool) -> None:
-    assert doubtful([np.array([[ratio, 1.0]]) for ratio in ratios], exact=0.015) is doubt
+    assert is_uncertain([np.array([[ratio, 1.0]]) for ratio in ratios], exact=0.015) is doubt
 
 
 def test_luck_on_a_restless_machine_is_taken_off_the_score(
@@ -180,6 +194,8 @@ def test_luck_on_a_restless_machine_is_taken_off_the_score(
     monkeypatch.setattr(Race, "_round", lambda *_: np.array([next(taken)]))
     restless, _ = between("", "", kept=True)
     monkeypatch.setattr(Race, "_started", lambda *_: {restless.starter: None})
-    score, error = score_and_error([np.array([each]) for each in [(0.6, 1.0), (1.2, 1.0), (0.7, 1.0), (0.8, 1.0)]])
+    score, error = score_and_error(
+        [np.array([each]) for each in [(0.6, 1.0), (1.2, 1.0), (0.7, 1.0), (0.8, 1.0)]]
+    )
     assert score == pytest.approx(0.75) and error > 0.1
     assert restless.run(2, 4) == pytest.approx(score * np.exp(2 * error))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mlagentbench.discovery import module_at
-from mlagentbench.grading.sources import forbidden_imports, numbers_above
-from mlagentbench.task import SUITE
+from mlagentbench.discovery import load_module_from_file
+from mlagentbench.grading.script_rules import forbidden_imports, numbers_above
+from mlagentbench.task import BUILTIN_TASKS_DIR
 
 
 @pytest.fixture
@@ -56,7 +56,12 @@ def test_looking_for_imports_follows_no_link_and_survives_any_file(folder: Path,
 
 @pytest.mark.parametrize(
     "source",
-    ["import " + "a" * 300, "import " + ".".join("a" * 5000), "epochs = " + "+".join("1" * 2500), "x = 1" + "0" * 400],
+    [
+        "import " + "a" * 300,
+        "import " + ".".join("a" * 5000),
+        "epochs = " + "+".join("1" * 2500),
+        "x = 1" + "0" * 400,
+    ],
     ids=["a long name", "a long path", "a long sum", "a large number"],
 )
 def test_no_source_makes_the_search_fail(folder: Path, source: str) -> None:
@@ -105,9 +110,25 @@ def test_a_number_over_the_limit_is_found_however_it_gets_its_name(folder: Path,
 @pytest.mark.parametrize(
     "source",
     [
-        *("EPOCHS = 10", "for epoch in range(1, 11): pass", "BATCH = 64", "epochs = count()", "epochs = True"),
-        *("f(*epochs)", "for epoch in range(5, 95, 10): pass", "for epoch in zip(100, x): pass", "epochs = {**x}"),
-        *("epochs = 1 / 0", "epochs = (-8) ** 0.5 // 1", "for epoch in range(0, 1e999, 1e999): pass", "epochs = -20"),
+        *(
+            "EPOCHS = 10",
+            "for epoch in range(1, 11): pass",
+            "BATCH = 64",
+            "epochs = count()",
+            "epochs = True",
+        ),
+        *(
+            "f(*epochs)",
+            "for epoch in range(5, 95, 10): pass",
+            "for epoch in zip(100, x): pass",
+            "epochs = {**x}",
+        ),
+        *(
+            "epochs = 1 / 0",
+            "epochs = (-8) ** 0.5 // 1",
+            "for epoch in range(0, 1e999, 1e999): pass",
+            "epochs = -20",
+        ),
         *("{0x" + "f" * 5000 + ": 20}", "f(0x" + "f" * 5000 + ", default=20)", "for epoch in range(): pass"),
     ],
 )
@@ -138,7 +159,9 @@ def test_more_scripts_than_can_be_looked_at_in_time_are_told_of(folder: Path) ->
 def test_what_is_no_text_but_runs_is_told_of(folder: Path) -> None:
     with zipfile.ZipFile(folder / "packed.py", "w") as archive:
         archive.writestr("__main__.py", "import torch\n")
-    (folder / "made.py").write_bytes(MAGIC_NUMBER + bytes(12) + marshal.dumps(compile("import torch", "x", "exec")))
+    (folder / "made.py").write_bytes(
+        MAGIC_NUMBER + bytes(12) + marshal.dumps(compile("import torch", "x", "exec"))
+    )
     for name in ("packed", "made"):
         expected = [f"{name}.py cannot be looked at: it is compiled"]
         assert forbidden_imports(folder, f"{name}.py", ("torch",)) == expected
@@ -180,7 +203,9 @@ def test_a_folder_behind_a_link_is_told_of_and_not_followed(folder: Path, tmp_pa
     assert forbidden_imports(folder, "train.py", ("torch",)) == said
 
 
-def test_a_path_that_is_too_long_for_the_host_is_told_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_that_is_too_long_for_the_host_is_told_of(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (folder / "train.py").write_text("import " + ".".join(["d" * 250] * 20))
     monkeypatch.chdir(folder)
     for _ in range(20):
@@ -209,10 +234,16 @@ def test_what_is_named_many_times_is_looked_at_once(folder: Path, source: str) -
 
 
 def test_only_a_name_that_is_the_number_of_epochs_counts_as_one(folder: Path) -> None:
-    violations = module_at(SUITE / "cifar10" / "grade.py").violations
+    violations = load_module_from_file(BUILTIN_TASKS_DIR / "cifar10" / "grade.py").violations
     for name in ("epoch", "EPOCHS", "n_epochs", "numEpochs", "num_train_epochs", "max_epoch", "total_epochs"):
         (folder / "train.py").write_text(f"{name} = 20\n")
         assert len(violations(folder)) == 1, name
-    for name in ("best_loss_epoch", "best_epoch", "images_seen_each_epoch", "steps_per_epoch", "epoch_seconds"):
+    for name in (
+        "best_loss_epoch",
+        "best_epoch",
+        "images_seen_each_epoch",
+        "steps_per_epoch",
+        "epoch_seconds",
+    ):
         (folder / "train.py").write_text(f"{name} = 50_000\n")
         assert violations(folder) == [], name

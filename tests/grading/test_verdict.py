@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mlagentbench.grading.verdict import chance, judge, summarise
+from mlagentbench.grading.verdict import compute_verdict, gain_p_value, summarize_scores
 from mlagentbench.records import Baseline
 
 LOWER = Baseline(mean=10.0, sd=0.5, n=8)
@@ -13,34 +13,34 @@ HIGHER = Baseline(mean=0.6, sd=0.01, n=5)
 
 
 def test_a_lower_score_is_better_where_lower_is_better() -> None:
-    verdict = judge(8.0, LOWER, "lower")
+    verdict = compute_verdict(8.0, LOWER, "lower")
     assert verdict.improvement == pytest.approx(0.2)
     assert verdict.improved and verdict.success
-    assert judge(12.0, LOWER, "lower").improvement == pytest.approx(-0.2)
+    assert compute_verdict(12.0, LOWER, "lower").improvement == pytest.approx(-0.2)
 
 
 def test_a_higher_score_is_better_where_higher_is_better() -> None:
-    assert judge(0.9, HIGHER, "higher").improvement == pytest.approx(0.5)
-    assert judge(0.9, HIGHER, "higher").success
-    worse = judge(0.3, HIGHER, "higher")
+    assert compute_verdict(0.9, HIGHER, "higher").improvement == pytest.approx(0.5)
+    assert compute_verdict(0.9, HIGHER, "higher").success
+    worse = compute_verdict(0.3, HIGHER, "higher")
     assert not worse.improved and not worse.success and worse.p_value > 0.99
 
 
 def test_exactly_ten_per_cent_is_not_more_than_ten_per_cent() -> None:
-    assert not judge(9.0, LOWER, "lower").improved
-    assert judge(8.999, LOWER, "lower").improved
+    assert not compute_verdict(9.0, LOWER, "lower").improved
+    assert compute_verdict(8.999, LOWER, "lower").improved
 
 
 def test_an_improvement_that_noise_explains_is_no_success() -> None:
     noisy = Baseline(mean=10.0, sd=3.0, n=8)
-    verdict = judge(8.0, noisy, "lower")
+    verdict = compute_verdict(8.0, noisy, "lower")
     assert verdict.improved and not verdict.success
     assert verdict.p_value > 0.05
 
 
 def test_a_hand_computed_chance() -> None:
     # gain 1, sd 0.5, n 4: t = 1 / (0.5 * sqrt(1.25)) = 1.78885 with 3 degrees of freedom
-    assert chance(1.0, Baseline(mean=1, sd=0.5, n=4)) == pytest.approx(0.08579, abs=1e-4)
+    assert gain_p_value(1.0, Baseline(mean=1, sd=0.5, n=4)) == pytest.approx(0.08579, abs=1e-4)
 
 
 @settings(deadline=None)
@@ -51,37 +51,37 @@ def test_a_hand_computed_chance() -> None:
 )
 def test_the_chance_is_that_of_the_t_distribution(gain: float, sd: float, n: int) -> None:
     expected = stats.t.sf(gain / (sd * math.sqrt(1 + 1 / n)), df=n - 1)
-    assert chance(gain, Baseline(mean=0, sd=sd, n=n)) == pytest.approx(expected, rel=1e-6, abs=1e-12)
+    assert gain_p_value(gain, Baseline(mean=0, sd=sd, n=n)) == pytest.approx(expected, rel=1e-6, abs=1e-12)
 
 
 def test_a_starter_without_spread_makes_every_gain_certain() -> None:
     fixed = Baseline(mean=10.0, sd=0.0, n=8)
-    assert judge(8.0, fixed, "lower").success
-    assert judge(10.0, fixed, "lower").p_value == 1.0
-    assert not judge(10.0, fixed, "lower").success
+    assert compute_verdict(8.0, fixed, "lower").success
+    assert compute_verdict(10.0, fixed, "lower").p_value == 1.0
+    assert not compute_verdict(10.0, fixed, "lower").success
 
 
 def test_one_run_of_the_starter_tells_nothing_of_noise() -> None:
-    assert not judge(1.0, Baseline(mean=10.0, sd=0.0, n=1), "lower").success
+    assert not compute_verdict(1.0, Baseline(mean=10.0, sd=0.0, n=1), "lower").success
 
 
 def test_of_a_baseline_of_zero_there_is_no_per_cent_but_a_verdict() -> None:
     zero = Baseline(mean=0.0, sd=0.1, n=8)
-    verdict = judge(5.0, zero, "higher")
+    verdict = compute_verdict(5.0, zero, "higher")
     assert verdict.improvement is None and verdict.improved and verdict.success
-    assert not judge(0.0, zero, "higher").improved
-    assert not judge(0.01, zero, "higher").success
+    assert not compute_verdict(0.0, zero, "higher").improved
+    assert not compute_verdict(0.01, zero, "higher").success
 
 
 def test_a_negative_baseline_improves_upwards() -> None:
     negative = Baseline(mean=-2.0, sd=0.01, n=8)
-    assert judge(-1.0, negative, "higher").improvement == pytest.approx(0.5)
-    assert judge(-3.0, negative, "higher").improvement == pytest.approx(-0.5)
-    assert judge(-3.0, negative, "lower").improvement == pytest.approx(0.5)
+    assert compute_verdict(-1.0, negative, "higher").improvement == pytest.approx(0.5)
+    assert compute_verdict(-3.0, negative, "higher").improvement == pytest.approx(-0.5)
+    assert compute_verdict(-3.0, negative, "lower").improvement == pytest.approx(0.5)
 
 
 def test_a_distribution_is_its_mean_and_its_sample_deviation() -> None:
-    found = summarise([1.0, 2.0, 3.0, 4.0], "a machine")
+    found = summarize_scores([1.0, 2.0, 3.0, 4.0], "a machine")
     assert (found.mean, found.n, found.hardware) == (2.5, 4, "a machine")
     assert found.sd == pytest.approx(1.2909944)
-    assert summarise([7.0]).sd == 0.0
+    assert summarize_scores([7.0]).sd == 0.0

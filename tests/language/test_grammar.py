@@ -4,26 +4,28 @@ import pytest
 from pydantic import BaseModel
 
 from mlagentbench.actions import base
-from mlagentbench.language.grammar import LONGEST, reply_grammar
+from mlagentbench.language.grammar import MAX_REPLY_CHARS, build_reply_grammar
 
 PAPER = ["Reflection", "Research Plan and Status", "Fact Check", "Thought"]
 
 
 def arguments(models: bool = True) -> dict[str, type[BaseModel]]:
-    return {name: action.arguments for name, action in base.load(models=models).items()}
+    return {name: action.arguments for name, action in base.load_actions(models=models).items()}
 
 
 def test_every_action_can_be_named_and_each_rule_is_made_once() -> None:
     actions = arguments()
-    grammar = reply_grammar(PAPER, actions)
+    grammar = build_reply_grammar(PAPER, actions)
     rules = re.findall(r"^(\w+) ::=", grammar, re.MULTILINE)
     assert len(rules) == len(set(rules))
     assert all(f'"{name}\\nAction Input: {{"' in grammar for name in actions)
 
 
 def test_entries_stand_in_the_order_in_which_they_were_given() -> None:
-    root = reply_grammar(PAPER, arguments()).partition("\n")[0]
-    assert [root.index(f'"{entry}: "') for entry in PAPER] == sorted(root.index(f'"{entry}: "') for entry in PAPER)
+    root = build_reply_grammar(PAPER, arguments()).partition("\n")[0]
+    assert [root.index(f'"{entry}: "') for entry in PAPER] == sorted(
+        root.index(f'"{entry}: "') for entry in PAPER
+    )
 
 
 def test_what_is_optional_may_be_left_out_and_no_comma_is_left_behind() -> None:
@@ -39,7 +41,7 @@ def test_what_is_optional_may_be_left_out_and_no_comma_is_left_behind() -> None:
     class Wait(BaseModel):
         pass
 
-    grammar = reply_grammar([], {"Search": Search, "Look": Look, "Wait": Wait})
+    grammar = build_reply_grammar([], {"Search": Search, "Look": Look, "Wait": Wait})
     assert r'"\"text\": " short (", " "\"most\": " integer)? (", " "\"exact\": " boolean)? "}"' in grammar
     assert r'("\"around\": " short (", " "\"deep\": " boolean)? | "\"deep\": " boolean)? "}"' in grammar
     assert re.search(r'"Wait\\nAction Input: {"\s+"}"', grammar)
@@ -47,8 +49,10 @@ def test_what_is_optional_may_be_left_out_and_no_comma_is_left_behind() -> None:
 
 @pytest.mark.parametrize("entries", [[], ["Thought"], PAPER])
 def test_a_script_gets_what_the_rest_of_the_longest_reply_leaves(entries: list[str]) -> None:
-    sizes = [int(size) for size in re.findall(r"script ::= .*{0,(\d+)}", reply_grammar(entries, arguments()))]
-    assert sizes and all(900 < size < LONGEST // 2 for size in sizes)
+    sizes = [
+        int(size) for size in re.findall(r"script ::= .*{0,(\d+)}", build_reply_grammar(entries, arguments()))
+    ]
+    assert sizes and all(900 < size < MAX_REPLY_CHARS // 2 for size in sizes)
 
 
 def test_an_argument_of_another_type_is_named() -> None:
@@ -56,11 +60,11 @@ def test_an_argument_of_another_type_is_named() -> None:
         colours: list[str]
 
     with pytest.raises(ValueError, match="Paint: the grammar knows no form for colours"):
-        reply_grammar(["Thought"], {"Paint": Paint})
+        build_reply_grammar(["Thought"], {"Paint": Paint})
 
 
 def test_a_file_is_named_by_what_names_files_have() -> None:
-    grammar = reply_grammar([], arguments())
+    grammar = build_reply_grammar([], arguments())
     named = dict(re.findall(r'"\\"(\w+)\\": " (\w+)', grammar))
     files = {"file_name", "script_name", "dir_path", "source", "destination"}
     assert files <= named.keys() and {named[argument] for argument in files} == {"path"}

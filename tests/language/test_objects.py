@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlagentbench.language.objects import Unreadable, read_object
+from mlagentbench.language.lenient_json import UnreadableObject, parse_object
 
 ODD = {
     "plain": '{"a": "x", "b": 2}',
@@ -30,7 +30,7 @@ ODD = {
 
 @pytest.mark.parametrize("text", ODD.values(), ids=ODD.keys())
 def test_the_meaning_counts_and_not_the_form(text: str) -> None:
-    assert read_object(text, ["a", "b"]) == {"a": "x", "b": 2}
+    assert parse_object(text, ["a", "b"]) == {"a": "x", "b": 2}
 
 
 SAID = {
@@ -56,7 +56,7 @@ SAID = {
 
 @pytest.mark.parametrize(("text", "meant"), SAID.values(), ids=SAID.keys())
 def test_what_models_write_is_read_as_it_was_meant(text: str, meant: Any) -> None:
-    assert read_object(text, ["a", "b"])["a"] == meant
+    assert parse_object(text, ["a", "b"])["a"] == meant
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ def test_what_models_write_is_read_as_it_was_meant(text: str, meant: Any) -> Non
 )
 def test_what_is_no_object_is_refused_or_empty_and_never_a_crash(text: str) -> None:
     try:
-        assert isinstance(read_object(text), dict)
-    except Unreadable as error:
+        assert isinstance(parse_object(text), dict)
+    except UnreadableObject as error:
         assert str(error)
 
 
@@ -74,11 +74,15 @@ WRITTEN: dict[str, Callable[[dict[str, str]], str]] = {
     "json with all its letters": lambda args: json.dumps(args, ensure_ascii=False, indent=2),
     "python": repr,
     "a comma too many": lambda args: json.dumps(args)[:-1] + ",}",
-    "raw newlines": lambda args: json.dumps(args).replace("\\\\n", "\0").replace("\\n", "\n").replace("\0", "\\\\n"),
+    "raw newlines": lambda args: (
+        json.dumps(args).replace("\\\\n", "\0").replace("\\n", "\n").replace("\0", "\\\\n")
+    ),
     "fenced": lambda args: f"Here it is.\n```json\n{json.dumps(args)}\n```",
     "comments": lambda args: "{ // so\n" + json.dumps(args)[1:-1] + " # there\n}",
 }
-texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"], include_characters="\n\t"), max_size=60)
+texts = st.text(
+    st.characters(codec="utf-8", exclude_categories=["Cc"], include_characters="\n\t"), max_size=60
+)
 code = st.lists(
     st.sampled_from(["x = 'a'\n", 'print("b")\n', "# no {}\n", "y = [1, 2]\n", "\\d+", ", ", '"""', "{", "}"])
 )
@@ -89,12 +93,12 @@ values = texts | code.map("".join)
 @given(args=st.fixed_dictionaries({"file_name": values, "content": values}))
 @pytest.mark.parametrize("style", WRITTEN)
 def test_an_object_in_any_usual_style_comes_back_as_it_was(style: str, args: dict[str, str]) -> None:
-    assert read_object(WRITTEN[style](args), ["file_name", "content"]) == args
+    assert parse_object(WRITTEN[style](args), ["file_name", "content"]) == args
 
 
 @settings(max_examples=500, deadline=None)
 @given(text=st.text(max_size=200) | st.lists(st.sampled_from(list("{}[]:,\"'`#/\\\n ax1"))).map("".join))
 def test_nothing_that_a_model_can_say_is_an_exception(text: str) -> None:
     for said in (text, "{" + text, '{"a": "' + text):
-        with suppress(Unreadable):
-            assert isinstance(read_object(said, ["a"]), dict)
+        with suppress(UnreadableObject):
+            assert isinstance(parse_object(said, ["a"]), dict)

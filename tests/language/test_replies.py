@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlagentbench.actions.base import load
+from mlagentbench.actions.base import load_actions
 from mlagentbench.errors import ActionError
-from mlagentbench.language.replies import Misread, code, read_reply, split
+from mlagentbench.language.replies import UnreadableReply, extract_code, parse_reply, split_entries
 
-ACTIONS = load(models=True)
+ACTIONS = load_actions(models=True)
 MEANT = {"script_name": "train.py", "start_line_number": 3, "end_line_number": 9}
 PLAIN = """Thought: look at the loop
 Action: Inspect Script Lines
@@ -29,7 +29,9 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
     "a full stop": lambda text: text.replace("Script Lines", "Script Lines."),
     "brackets": lambda text: text.replace("Inspect Script Lines", "[Inspect Script Lines]"),
     "a fence": lambda text: text.replace("Input: ", "Input:\n```json\n") + "\n```",
-    "a made-up observation": lambda text: text + "\nObservation: 9 lines\nThought: well\nAction: Final Answer",
+    "a made-up observation": lambda text: (
+        text + "\nObservation: 9 lines\nThought: well\nAction: Final Answer"
+    ),
     "a greeting": lambda text: "Certainly! Here is my next step.\n\n" + text + "\n\nI hope that this helps.",
     "windows lines": lambda text: text.replace("\n", "\r\n"),
     "other names for arguments": lambda text: text.replace("script_name", "Script Name"),
@@ -40,7 +42,7 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
 
 @pytest.mark.parametrize("spelling", SPELLINGS.values(), ids=SPELLINGS.keys())
 def test_an_action_is_understood_however_it_is_spelled(spelling: Callable[[str], str]) -> None:
-    call, entries = read_reply(spelling(PLAIN), ACTIONS, ["Thought"])
+    call, entries = parse_reply(spelling(PLAIN), ACTIONS, ["Thought"])
     assert call.action == "Inspect Script Lines"
     assert ACTIONS[call.action].arguments.model_validate(call.args).model_dump() == MEANT
     assert call.thought == entries["Thought"] == "look at the loop"
@@ -48,28 +50,29 @@ def test_an_action_is_understood_however_it_is_spelled(spelling: Callable[[str],
 
 def test_entries_hold_several_lines_and_may_speak_of_actions() -> None:
     text = "Reflection: I saw\nan error.\nThought: The next action: wait\nAction: Final Answer\nAction Input: done"
-    call, entries = read_reply(text, ACTIONS, ["Reflection"])
+    call, entries = parse_reply(text, ACTIONS, ["Reflection"])
     assert (entries["Reflection"], call.args) == ("I saw\nan error.", {"final_answer": "done"})
 
 
 def test_a_script_among_the_arguments_may_hold_anything() -> None:
     script = 'print("Action: no")\n# Thought: maybe\nx = {"a": 1}\n'
     text = f'Action: Write File\nAction Input: {{"file_name": "a.py", "content": """{script}"""}}'
-    assert read_reply(text, ACTIONS)[0].args == {"file_name": "a.py", "content": script}
+    assert parse_reply(text, ACTIONS)[0].args == {"file_name": "a.py", "content": script}
 
 
 @pytest.mark.parametrize("said", ["Edit Script", "edit script (ai)", "Edit Script AI", "Edit_Script(AI)"])
 def test_a_forgotten_ai_is_forgiven(said: str) -> None:
     text = f'Action: {said}\nAction Input: {{"script_name": "a", "edit_instruction": "b", "save_name": "c"}}'
-    assert read_reply(text, ACTIONS)[0].action == "Edit Script (AI)"
+    assert parse_reply(text, ACTIONS)[0].action == "Edit Script (AI)"
 
 
 @pytest.mark.parametrize(
-    "said", ["train.py", '"train.py"', "`train.py`", "{train.py}", "script_name: train.py", "```\ntrain.py\n```"]
+    "said",
+    ["train.py", '"train.py"', "`train.py`", "{train.py}", "script_name: train.py", "```\ntrain.py\n```"],
 )
 def test_a_single_argument_may_come_without_its_name(said: str) -> None:
-    with suppress(Misread):
-        call, _ = read_reply(f"Action: Execute Script\nAction Input: {said}", ACTIONS)
+    with suppress(UnreadableReply):
+        call, _ = parse_reply(f"Action: Execute Script\nAction Input: {said}", ACTIONS)
         assert "train.py" in call.args["script_name"]
 
 
@@ -82,14 +85,17 @@ BAD = {
         "no action 'Dance'. The actions are: Append File",
     ),
     "no arguments": ("Thought: hm\nAction: Copy File", "cannot be read: there is no { in it"),
-    "half an object": ("Thought: hm\nAction: Copy File\nAction Input: {:}", 'must be a JSON object: {"source"'),
+    "half an object": (
+        "Thought: hm\nAction: Copy File\nAction Input: {:}",
+        'must be a JSON object: {"source"',
+    ),
 }
 
 
 @pytest.mark.parametrize(("text", "answer"), BAD.values(), ids=BAD.keys())
 def test_what_cannot_be_understood_is_answered_with_the_right_form(text: str, answer: str) -> None:
-    with pytest.raises(Misread) as caught:
-        read_reply(text, ACTIONS, ["Thought"])
+    with pytest.raises(UnreadableReply) as caught:
+        parse_reply(text, ACTIONS, ["Thought"])
     assert answer in str(caught.value)
 
 
@@ -114,13 +120,15 @@ WORDS = [
 @settings(max_examples=500, deadline=None)
 @given(text=st.text(max_size=100) | st.lists(st.sampled_from(WORDS)).map("".join))
 def test_no_reply_is_an_exception(text: str) -> None:
-    with suppress(Misread):
-        call, _ = read_reply(text, ACTIONS, ["Thought"])
+    with suppress(UnreadableReply):
+        call, _ = parse_reply(text, ACTIONS, ["Thought"])
         assert call.action in ACTIONS
 
 
 names = st.sampled_from(["a.py", "data/b c.txt", "é.md"])
-contents = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"], include_characters="\n\t"), max_size=80)
+contents = st.text(
+    st.characters(codec="utf-8", exclude_categories=["Cc"], include_characters="\n\t"), max_size=80
+)
 
 
 @settings(max_examples=200, deadline=None)
@@ -130,21 +138,23 @@ def test_what_an_agent_means_to_write_is_what_is_written(name: str, content: str
 
     args: dict[str, Any] = {"file_name": name, "content": content}
     text = f"Thought: {thought}\nAction: Write File\nAction Input: {json.dumps(args)}"
-    assert read_reply(text, ACTIONS, ["Thought"])[0].args == args
+    assert parse_reply(text, ACTIONS, ["Thought"])[0].args == args
 
 
 def test_of_several_entries_with_one_name_the_first_counts() -> None:
-    assert split("Action: a\nAction: b", ["Action"]) == {"Action": "a"}
+    assert split_entries("Action: a\nAction: b", ["Action"]) == {"Action": "a"}
 
 
 def test_the_code_of_an_answer_is_its_block_or_all_of_it() -> None:
-    assert code("Here:\n```python\nx = 1\n```\nDone.") == "x = 1\n"
-    assert code("```\na\n```\n````\nb = '''\n```\n'''\n````") == "b = '''\n```\n'''\n"
-    assert code("x = 1") == "x = 1\n"
-    assert code("```python\nx = 1\n````\ny = 2\n````") == "y = 2\n"  # of two that are open, the one that is closed
+    assert extract_code("Here:\n```python\nx = 1\n```\nDone.") == "x = 1\n"
+    assert extract_code("```\na\n```\n````\nb = '''\n```\n'''\n````") == "b = '''\n```\n'''\n"
+    assert extract_code("x = 1") == "x = 1\n"
+    assert (
+        extract_code("```python\nx = 1\n````\ny = 2\n````") == "y = 2\n"
+    )  # of two that are open, the one that is closed
 
 
 @pytest.mark.parametrize("said", ["", "  \n", "```python\nx = 1\ny =", "```\n```", "```python\n\n```\nDone."])
 def test_an_answer_without_code_is_an_error_that_the_agent_hears(said: str) -> None:
     with pytest.raises(ActionError, match="the model"):
-        code(said)
+        extract_code(said)

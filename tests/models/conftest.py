@@ -3,18 +3,18 @@
 from collections.abc import Callable, Iterator
 
 import pytest
+from fake_provider import FakeProvider
 from waiting import KEY, NAMES, Waits
-from wire import Wire
 
 from mlagentbench.models.hosted import Hosted
-from mlagentbench.providers.names import COMPATIBLE, PROVIDERS
+from mlagentbench.providers.names import COMPATIBLE_KEY_VARIABLE, PROVIDERS
 
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody's keys, addresses and proxies."""
     for provider in PROVIDERS.values():
-        for name in (*provider.keys, provider.address, COMPATIBLE):
+        for name in (*provider.key_variables, provider.base_url_variable, COMPATIBLE_KEY_VARIABLE):
             if name:
                 monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
@@ -22,9 +22,9 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def wire(monkeypatch: pytest.MonkeyPatch) -> Iterator[Wire]:
+def wire(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeProvider]:
     """The server, to which the usual providers now lead."""
-    with Wire(key=KEY) as server:
+    with FakeProvider(key=KEY) as server:
         for name in ("OPENAI", "ANTHROPIC", "GROQ"):
             monkeypatch.setenv(f"{name}_API_KEY", KEY)
             monkeypatch.setenv(f"{name}_BASE_URL", f"{server.url}/v1" if name == "OPENAI" else server.url)
@@ -38,7 +38,7 @@ def waits() -> Waits:
 
 
 @pytest.fixture
-def ask(wire: Wire, waits: Waits) -> Callable[..., Hosted]:
+def ask(wire: FakeProvider, waits: Waits) -> Callable[..., Hosted]:
     """A model by the API that it speaks."""
 
     def make(api: str = "chat", **limits: float) -> Hosted:

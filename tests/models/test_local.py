@@ -10,15 +10,15 @@ import pytest
 
 from mlagentbench.actions import base as actions
 from mlagentbench.actions.base import Action
-from mlagentbench.environment import Environment
+from mlagentbench.environment.environment import Environment
 from mlagentbench.errors import ModelFault, PromptTooLong, UsageError
-from mlagentbench.home import home
-from mlagentbench.language.grammar import reply_grammar
-from mlagentbench.language.replies import read_reply
-from mlagentbench.models.base import Model, load
-from mlagentbench.models.local import WHEEL, Local
-from mlagentbench.preparation.sources import place
+from mlagentbench.language.grammar import build_reply_grammar
+from mlagentbench.language.replies import parse_reply
+from mlagentbench.models.base import Model, load_model
+from mlagentbench.models.local import MODEL_WHEEL, Local
+from mlagentbench.preparation.download_cache import cache_path
 from mlagentbench.records import Call, Message, Prompt, Reply, Result, Tool
+from mlagentbench.system.cache import cache_dir
 
 PAPER = ["Reflection", "Research Plan and Status", "Fact Check", "Thought"]
 # One process loads it; with --dist loadgroup, pytest-xdist sends all of these there.
@@ -29,10 +29,10 @@ pytestmark = pytest.mark.xdist_group("local")
 def local() -> Model:
     """The real model, if an earlier download left it here."""
     pytest.importorskip("xllamacpp")
-    unpacked = home() / "models" / f"{WHEEL.name}-{WHEEL.version}"
-    if not unpacked.exists() and not (home() / "downloads" / place(WHEEL)).is_file():
-        pytest.skip(f"{WHEEL.file} is not in the cache, and tests download nothing")
-    return load("local")
+    unpacked = cache_dir() / "models" / f"{MODEL_WHEEL.name}-{MODEL_WHEEL.version}"
+    if not unpacked.exists() and not (cache_dir() / "downloads" / cache_path(MODEL_WHEEL)).is_file():
+        pytest.skip(f"{MODEL_WHEEL.file} is not in the cache, and tests download nothing")
+    return load_model("local")
 
 
 def prompt(*texts: str, **options: Any) -> Prompt:
@@ -42,14 +42,18 @@ def prompt(*texts: str, **options: Any) -> Prompt:
 
 
 def asked(known: dict[str, Action], seen: str, entries: list[str]) -> Prompt:
-    offered = "\n".join(f"- {name}: {action.description} {action.form}" for name, action in known.items())
-    text = f"Improve the model in train.py.\nYou can do:\n{offered}\n\nYou saw: {seen}\n\nWhat do you do next?"
-    return prompt(text, grammar=reply_grammar(entries, {name: action.arguments for name, action in known.items()}))
+    offered = "\n".join(f"- {name}: {action.description} {action.usage}" for name, action in known.items())
+    text = (
+        f"Improve the model in train.py.\nYou can do:\n{offered}\n\nYou saw: {seen}\n\nWhat do you do next?"
+    )
+    return prompt(
+        text, grammar=build_reply_grammar(entries, {name: action.arguments for name, action in known.items()})
+    )
 
 
 def legal(reply: Reply, known: dict[str, Action], entries: list[str]) -> Call:
     """The action that a reply asks for, whose arguments are exactly right."""
-    call, found = read_reply(reply.text, known, entries)
+    call, found = parse_reply(reply.text, known, entries)
     assert list(found) == [*entries, "Action", "Action Input"] and all(found.values())
     known[call.action].arguments.model_validate(call.args, strict=True)
     return call
@@ -77,7 +81,10 @@ def test_a_reply_is_counted_costs_nothing_and_is_kept_short(local: Model) -> Non
 def test_a_stop_sequence_ends_the_reply_and_is_not_in_it(local: Model) -> None:
     whole = local.reply(prompt("Name three colours.", max_tokens=20)).text
     word = whole.split()[4]
-    assert local.reply(prompt("Name three colours.", max_tokens=20, stop=(word,))).text == whole.partition(word)[0]
+    assert (
+        local.reply(prompt("Name three colours.", max_tokens=20, stop=(word,))).text
+        == whole.partition(word)[0]
+    )
 
 
 def test_too_long_a_prompt_says_how_much_the_model_takes(local: Model) -> None:
@@ -111,12 +118,16 @@ def test_threads_share_one_model_and_do_not_disturb_each_other(local: Model) -> 
     asked = [prompt(f"What is {number} and {number}?", max_tokens=8) for number in range(4)]
     alone = [local.reply(each) for each in asked]
     with ThreadPoolExecutor(4) as threads:
-        together = list(threads.map(lambda each: load("local").reply(each), asked))
+        together = list(threads.map(lambda each: load_model("local").reply(each), asked))
     assert together == alone
 
 
 def test_replies_bound_by_the_grammar_are_legal_actions(local: Model) -> None:
-    known = {name: action for name, action in actions.load().items() if name in ("Read File", "Inspect Script Lines")}
+    known = {
+        name: action
+        for name, action in actions.load_actions().items()
+        if name in ("Read File", "Inspect Script Lines")
+    }
     for seen in ("nothing yet", "train.py scores 0.61"):
         legal(local.reply(asked(known, seen, ["Thought"])), known, ["Thought"])
 
@@ -124,7 +135,7 @@ def test_replies_bound_by_the_grammar_are_legal_actions(local: Model) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("epoch", range(20))
 def test_replies_to_the_whole_prompt_are_legal_actions(local: Model, epoch: int) -> None:
-    known = actions.load(models=True)
+    known = actions.load_actions(models=True)
     seen = f"epoch {epoch}, validation error {1 / (epoch + 1):.4f}"
     legal(local.reply(asked(known, seen, PAPER)), known, PAPER)
 
@@ -172,22 +183,27 @@ def test_ctrl_c_is_heard_in_the_middle_of_a_reply(local: Model) -> None:
 
 def test_a_program_can_end_in_the_middle_of_a_reply(local: Model) -> None:
     program = f"{ENDLESS}\npieces = model._engine.pieces(_request(endless, 8000))\nprint(bool(next(pieces)))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
 
 
 def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "xllamacpp", None)  # as if it were not there
     with pytest.raises(UsageError, match=r"pip install 'mlagentbench\[local\]'"):
-        load("local")
+        load_model("local")
 
 
 def test_a_file_that_is_no_model_is_one_line(tmp_path: Path) -> None:
     pytest.importorskip("xllamacpp")
-    for content, problem in (b"GIF89a", "is not a GGUF file"), (b"GGUF\3\0\0\0 and so on", "cannot be loaded"):
+    for content, problem in (
+        (b"GIF89a", "is not a GGUF file"),
+        (b"GGUF\3\0\0\0 and so on", "cannot be loaded"),
+    ):
         (tmp_path / "model.gguf").write_bytes(content)
         with pytest.raises(UsageError, match=problem) as caught:
-            load(f"local:{tmp_path / 'model.gguf'}")
+            load_model(f"local:{tmp_path / 'model.gguf'}")
         assert "\n" not in str(caught.value)
     with pytest.raises(UsageError, match="No such file"):
-        load("local:/nowhere.gguf")
+        load_model("local:/nowhere.gguf")

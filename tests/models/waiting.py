@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from mlagentbench.providers.patience import Patience
+from mlagentbench.providers.retry_policy import RetryPolicy
 
 KEY = "sk-canary-0123456789-never-to-be-seen"
 NAMES = {"chat": "openai-chat:gpt-4o", "responses": "openai:gpt-4o", "messages": "anthropic:claude-opus-5"}
@@ -20,5 +20,11 @@ class Waits:
     def clock(self) -> float:
         return sum(self.seconds)
 
-    def patience(self, stall: float = 10.0, whole: float = 10.0, tries: int = 8) -> Patience:
-        return Patience(tries=tries, stall=stall, whole=whole, pause=self.pause, clock=self.clock)
+    def patience(self, stall: float = 10.0, whole: float = 10.0, tries: int = 8) -> RetryPolicy:
+        return RetryPolicy(
+            max_attempts=tries,
+            read_timeout_s=stall,
+            attempt_timeout_s=whole,
+            sleep=self.pause,
+            clock=self.clock,
+        )

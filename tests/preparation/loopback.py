@@ -67,7 +67,8 @@ def small_task(folder: Path, prepare: str, *sources: Source) -> Task:
     for part in ("starter", "reference"):
         (folder / part).mkdir()
     tables = [
-        "[[editions.open.sources]]\n" + "\n".join(f"{key} = {value!r}" for key, value in source.model_dump().items())
+        "[[editions.open.sources]]\n"
+        + "\n".join(f"{key} = {value!r}" for key, value in source.model_dump().items())
         for source in sources
     ]
     (folder / "task.toml").write_text(TOML + "\n".join(tables))

@@ -11,7 +11,7 @@ from loopback import Request, Serve, Server, sha256
 
 from mlagentbench.errors import UsageError
 from mlagentbench.preparation import download
-from mlagentbench.preparation.sources import fetch
+from mlagentbench.preparation.download_cache import fetch_archive
 from mlagentbench.task import Source
 
 DATA = b"Id,SalePrice\n" + b"".join(b"%d,%d\n" % (i, i * i) for i in range(20_000))
@@ -47,7 +47,7 @@ def zipped(**members: bytes) -> bytes:
 def refuse(source: Source, tmp_path: Path, said: list[str]) -> str:
     """The one line with which a fetch fails; it must leave no archive."""
     with pytest.raises(UsageError) as caught:
-        fetch(source, tmp_path, said.append)
+        fetch_archive(source, tmp_path, said.append)
     assert "\n" not in str(caught.value)
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.name == source.file]
     return str(caught.value)
@@ -55,9 +55,9 @@ def refuse(source: Source, tmp_path: Path, said: list[str]) -> str:
 
 def test_a_file_of_a_competition_is_fetched_once_with_the_users_token(kaggle, tmp_path, said) -> None:
     server = kaggle(lambda request: request.reply(200, DATA))
-    path = fetch(kaggle_source(), tmp_path, said.append)
+    path = fetch_archive(kaggle_source(), tmp_path, said.append)
     assert path == tmp_path / "kaggle" / "house" / "latest" / "train.csv"
-    assert fetch(kaggle_source(), tmp_path, said.append).read_bytes() == DATA
+    assert fetch_archive(kaggle_source(), tmp_path, said.append).read_bytes() == DATA
     (request,) = server.seen
     assert request.path == "/api/v1/competitions/data/download/house/train.csv"
     assert request.headers["Authorization"] == "Basic " + base64.b64encode(b"ada:secret").decode()
@@ -67,13 +67,13 @@ def test_a_file_of_a_competition_is_fetched_once_with_the_users_token(kaggle, tm
 def test_all_the_files_of_a_competition_come_as_its_zip(kaggle, tmp_path, said) -> None:
     archive = zipped(train_csv=DATA)
     server = kaggle(lambda request: request.reply(200, archive))
-    assert fetch(kaggle_source("house.zip", ""), tmp_path, said.append).read_bytes() == archive
+    assert fetch_archive(kaggle_source("house.zip", ""), tmp_path, said.append).read_bytes() == archive
     assert server.seen[0].path == "/api/v1/competitions/data/download-all/house"
 
 
 def test_a_file_in_a_folder_of_a_competition_keeps_its_place(kaggle, tmp_path, said) -> None:
     server = kaggle(lambda request: request.reply(200, DATA))
-    assert fetch(kaggle_source("a b/train.csv"), tmp_path, said.append).parent.name == "a b"
+    assert fetch_archive(kaggle_source("a b/train.csv"), tmp_path, said.append).parent.name == "a b"
     assert server.seen[0].path.endswith("/house/a%20b%2Ftrain.csv")
 
 
@@ -100,7 +100,7 @@ def test_a_bearer_token_is_shown_as_such(kaggle, tmp_path, said, monkeypatch) ->
     server = kaggle(lambda request: request.reply(200, DATA))
     monkeypatch.delenv("KAGGLE_KEY")
     monkeypatch.setenv("KAGGLE_API_TOKEN", "KGAT_1")
-    fetch(kaggle_source(), tmp_path, said.append)
+    fetch_archive(kaggle_source(), tmp_path, said.append)
     assert server.seen[0].headers["Authorization"] == "Bearer KGAT_1"
 
 
@@ -111,7 +111,7 @@ def test_a_token_file_is_found_in_the_usual_folders(kaggle, tmp_path, said, monk
     monkeypatch.setenv("KAGGLE_CONFIG_DIR", str(tmp_path / "chosen"))
     (tmp_path / folder).mkdir(parents=True)
     (tmp_path / folder / "kaggle.json").write_text(json.dumps({"username": "eve", "key": "k"}))
-    fetch(kaggle_source(), tmp_path, said.append)
+    fetch_archive(kaggle_source(), tmp_path, said.append)
     assert server.seen[0].headers["Authorization"] == "Basic " + base64.b64encode(b"eve:k").decode()
 
 
@@ -126,7 +126,7 @@ def test_a_broken_token_file_is_one_line(kaggle, tmp_path, said, monkeypatch) ->
 def test_a_busy_server_is_asked_again(kaggle, tmp_path, said) -> None:
     statuses = iter([429, 503, 200])
     server = kaggle(lambda request: request.reply(next(statuses), DATA))
-    assert fetch(kaggle_source(), tmp_path, said.append).read_bytes() == DATA
+    assert fetch_archive(kaggle_source(), tmp_path, said.append).read_bytes() == DATA
     assert len(server.seen) == 3
     assert "HTTP 429" in said[0] and "HTTP 503" in said[1]
 
@@ -134,13 +134,13 @@ def test_a_busy_server_is_asked_again(kaggle, tmp_path, said) -> None:
 def test_a_server_that_stays_busy_is_given_up(kaggle, tmp_path, said) -> None:
     server = kaggle(lambda request: request.reply(429))
     assert "busy (HTTP 429)" in refuse(kaggle_source(), tmp_path, said)
-    assert len(server.seen) == download.TRIES
+    assert len(server.seen) == download.MAX_ATTEMPTS
 
 
 def test_the_storage_behind_a_redirect_never_sees_the_token(kaggle, serve, tmp_path, said) -> None:
     storage = serve(lambda request: request.reply(200, DATA))
     front = kaggle(lambda request: request.reply(302, Location=f"{storage.url}/signed?key=1"))
-    fetch(kaggle_source(), tmp_path, said.append)
+    fetch_archive(kaggle_source(), tmp_path, said.append)
     assert "Authorization" in front.seen[0].headers
     assert "Authorization" not in storage.seen[0].headers
 
@@ -153,7 +153,7 @@ def test_a_redirect_on_the_same_host_keeps_the_token(kaggle, tmp_path, said) -> 
             request.reply(307, Location="/moved")
 
     server = kaggle(answer)
-    fetch(kaggle_source(), tmp_path, said.append)
+    fetch_archive(kaggle_source(), tmp_path, said.append)
     assert "Authorization" in server.seen[1].headers
 
 
@@ -164,13 +164,13 @@ def test_a_redirect_to_another_kind_of_address_is_refused(kaggle, tmp_path, said
 
 def test_a_csv_wrapped_in_a_zip_is_unwrapped(kaggle, tmp_path, said) -> None:
     kaggle(lambda request: request.reply(200, zipped(train_csv=DATA)))
-    assert fetch(kaggle_source(), tmp_path, said.append).read_bytes() == DATA
+    assert fetch_archive(kaggle_source(), tmp_path, said.append).read_bytes() == DATA
 
 
 def test_a_zip_that_is_the_file_itself_stays_one(kaggle, tmp_path, said) -> None:
     arrays = zipped(x_npy=b"123")
     kaggle(lambda request: request.reply(200, arrays))
-    assert fetch(kaggle_source("x.npz", ""), tmp_path, said.append).read_bytes() == arrays
+    assert fetch_archive(kaggle_source("x.npz", ""), tmp_path, said.append).read_bytes() == arrays
 
 
 def ranged(request: Request) -> None:
@@ -188,7 +188,7 @@ def ranged(request: Request) -> None:
 
 def test_a_dropped_connection_is_resumed_where_it_broke(kaggle, tmp_path, said) -> None:
     server = kaggle(ranged)
-    assert fetch(kaggle_source(), tmp_path, said.append).read_bytes() == DATA
+    assert fetch_archive(kaggle_source(), tmp_path, said.append).read_bytes() == DATA
     assert server.seen[1].headers["Range"] == f"bytes={len(DATA) // 2}-"
     assert len(server.seen) == 2
     assert "the connection broke" in said[0]
@@ -200,7 +200,7 @@ def test_a_later_process_goes_on_where_a_killed_one_stopped(kaggle, tmp_path, sa
     folder.mkdir(parents=True)
     (folder / "train.csv.part").write_bytes(DATA[:1000])
     (folder / "train.csv.part.tag").write_text(TAG)
-    assert fetch(kaggle_source(), tmp_path, said.append).read_bytes() == DATA
+    assert fetch_archive(kaggle_source(), tmp_path, said.append).read_bytes() == DATA
     assert [request.headers["Range"] for request in server.seen] == ["bytes=1000-"]
 
 
@@ -210,7 +210,7 @@ def test_a_file_that_changed_meanwhile_is_fetched_from_the_start(kaggle, tmp_pat
     folder.mkdir(parents=True)
     (folder / "train.csv.part").write_bytes(b"x" * 1000)
     (folder / "train.csv.part.tag").write_text('"version-0"')
-    assert fetch(kaggle_source(), tmp_path, said.append).read_bytes() == DATA
+    assert fetch_archive(kaggle_source(), tmp_path, said.append).read_bytes() == DATA
 
 
 @pytest.mark.parametrize("have", [DATA, DATA + b"more"])
@@ -226,14 +226,14 @@ def test_a_part_that_is_complete_or_too_long_ends_well(kaggle, tmp_path, said, h
     folder.mkdir(parents=True)
     (folder / "train.csv.part").write_bytes(have)
     (folder / "train.csv.part.tag").write_text(TAG)
-    assert fetch(kaggle_source(), tmp_path, said.append).read_bytes() == DATA
+    assert fetch_archive(kaggle_source(), tmp_path, said.append).read_bytes() == DATA
     assert len(server.seen) == (1 if have == DATA else 2)
 
 
 def test_a_server_without_ranges_is_asked_from_the_start(kaggle, tmp_path, said) -> None:
     lengths = iter([1000, len(DATA)])
     server = kaggle(lambda request: request.reply(200, DATA[: next(lengths)], promised=len(DATA)))
-    assert fetch(kaggle_source(), tmp_path, said.append).read_bytes() == DATA
+    assert fetch_archive(kaggle_source(), tmp_path, said.append).read_bytes() == DATA
     assert "Range" not in server.seen[1].headers
 
 
@@ -256,19 +256,21 @@ def test_progress_is_told_with_the_size(kaggle, tmp_path, said, monkeypatch) -> 
     clock = iter(range(0, 1_000_000, 2))
     monkeypatch.setattr(download.time, "monotonic", lambda: float(next(clock)))
     kaggle(lambda request: request.reply(200, DATA))
-    fetch(kaggle_source(), tmp_path, said.append)
+    fetch_archive(kaggle_source(), tmp_path, said.append)
     assert said[-1] == f"train.csv: {len(DATA) / 1e6:.1f} of {len(DATA) / 1e6:.1f} MB"
 
 
 def hub_source(**changes: str) -> Source:
-    return Source(kind="hub", name="datasets/o/d", version="abc", file="x/y.csv", sha256=sha256(DATA)).but(**changes)
+    return Source(
+        kind="hub", name="datasets/o/d", version="abc", file="x/y.csv", sha256=sha256(DATA)
+    ).replace(**changes)
 
 
 def test_a_file_of_the_hub_needs_no_token(serve, tmp_path, said, monkeypatch) -> None:
     server = serve(lambda request: request.reply(200, DATA))
     monkeypatch.setenv("HF_ENDPOINT", server.url)
-    assert fetch(hub_source(), tmp_path, said.append).read_bytes() == DATA
-    fetch(hub_source(name="o/model", version=""), tmp_path, said.append)
+    assert fetch_archive(hub_source(), tmp_path, said.append).read_bytes() == DATA
+    fetch_archive(hub_source(name="o/model", version=""), tmp_path, said.append)
     assert [request.path for request in server.seen] == [
         "/datasets/o/d/resolve/abc/x/y.csv",
         "/o/model/resolve/main/x/y.csv",
@@ -276,7 +278,9 @@ def test_a_file_of_the_hub_needs_no_token(serve, tmp_path, said, monkeypatch) ->
     assert "Authorization" not in server.seen[0].headers
 
 
-@pytest.mark.parametrize(("status", "sentence"), [(401, "HF_TOKEN"), (403, "accept its terms"), (404, "no file")])
+@pytest.mark.parametrize(
+    ("status", "sentence"), [(401, "HF_TOKEN"), (403, "accept its terms"), (404, "no file")]
+)
 def test_a_refusal_of_the_hub_says_what_to_do(serve, tmp_path, said, monkeypatch, status, sentence) -> None:
     server = serve(lambda request: request.reply(status))
     monkeypatch.setenv("HF_ENDPOINT", server.url)
@@ -288,7 +292,7 @@ def test_a_refusal_of_the_hub_says_what_to_do(serve, tmp_path, said, monkeypatch
 def test_a_web_address_is_fetched(serve, tmp_path, said) -> None:
     server = serve(lambda request: request.reply(200, DATA))
     source = Source(kind="url", name=f"{server.url}/a/b.csv", file="b.csv", sha256=sha256(DATA))
-    assert fetch(source, tmp_path, said.append).read_bytes() == DATA
+    assert fetch_archive(source, tmp_path, said.append).read_bytes() == DATA
 
 
 @pytest.mark.parametrize("name", ["file:///etc/hostname", "http://127.0.0.1/unpinned", "b.csv"])

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from mlagentbench.errors import UsageError
-from mlagentbench.home import build, home, lock, scratch
+from mlagentbench.system.cache import build_once, cache_dir, exclusive_lock, temporary_dir
 
 SLOW_BUILDER = """
 import sys
 from pathlib import Path
-from mlagentbench.home import build
+from mlagentbench.system.cache import build
 
 target, count = Path(sys.argv[1]), Path(sys.argv[2])
 
@@ -47,34 +47,36 @@ def whole(folder: Path) -> None:
 
 
 def test_the_home_is_the_owners_only(cache: Path) -> None:
-    assert home() == cache
+    assert cache_dir() == cache
     assert cache.stat().st_mode & 0o777 == 0o700
 
 
-def test_the_home_is_in_the_users_cache_folder_unless_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_home_is_in_the_users_cache_folder_unless_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("MLAGENTBENCH_HOME")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert home() == tmp_path / "xdg" / "mlagentbench"
+    assert cache_dir() == tmp_path / "xdg" / "mlagentbench"
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert home() == tmp_path / "user" / ".cache" / "mlagentbench"
+    assert cache_dir() == tmp_path / "user" / ".cache" / "mlagentbench"
 
 
 def test_a_home_that_cannot_be_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("MLAGENTBENCH_HOME", str(tmp_path / "file" / "home"))
     with pytest.raises(UsageError, match="set MLAGENTBENCH_HOME"):
-        home()
+        cache_dir()
 
 
 def test_who_waits_for_a_lock_is_told_once(tmp_path: Path) -> None:
     waiting, order = threading.Event(), []
 
     def second() -> None:
-        with lock(tmp_path / "a.lock", waiting.set):
+        with exclusive_lock(tmp_path / "a.lock", waiting.set):
             order.append("second")
 
     thread = threading.Thread(target=second)
-    with lock(tmp_path / "a.lock", lambda: order.append("never")):
+    with exclusive_lock(tmp_path / "a.lock", lambda: order.append("never")):
         thread.start()
         assert waiting.wait(5)
         order.append("first")
@@ -89,8 +91,8 @@ def test_a_folder_is_built_once(tmp_path: Path) -> None:
         builds.append(folder)
         assert not target.exists()
 
-    build(target, make)
-    build(target, make)
+    build_once(target, make)
+    build_once(target, make)
     assert target.is_dir() and len(builds) == 1
 
 
@@ -100,7 +102,7 @@ def test_a_failed_build_leaves_nothing(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        build(tmp_path / "target", make)
+        build_once(tmp_path / "target", make)
     assert [path.name for path in tmp_path.iterdir()] == ["target.lock"]
 
 
@@ -112,7 +114,7 @@ def test_a_killed_build_leaves_nothing_half_made_and_the_next_succeeds(tmp_path:
         builder.send_signal(signal.SIGKILL)
     assert not target.exists()
     assert list(tmp_path.glob("target.building-*"))
-    build(target, whole)
+    build_once(target, whole)
     assert [path.name for path in target.iterdir()] == ["second"]
     assert not list(tmp_path.glob("target.building-*"))
 
@@ -131,7 +133,7 @@ def test_two_processes_that_build_at_once_build_once(tmp_path: Path) -> None:
 
 def test_a_scratch_folder_is_gone_after_use(tmp_path, monkeypatch):
     monkeypatch.setenv("MLAGENTBENCH_HOME", str(tmp_path))
-    with scratch() as folder:
+    with temporary_dir() as folder:
         (folder / "deep").mkdir()
         assert folder.stat().st_mode & 0o777 == 0o700
     assert not list((tmp_path / "temporary").iterdir())
@@ -139,20 +141,23 @@ def test_a_scratch_folder_is_gone_after_use(tmp_path, monkeypatch):
 
 def test_what_a_killed_process_left_in_scratch_is_removed_by_the_next(tmp_path, monkeypatch):
     monkeypatch.setenv("MLAGENTBENCH_HOME", str(tmp_path))
-    code = "import os; from mlagentbench.home import scratch\nwith scratch() as folder: os.kill(os.getpid(), 9)"
+    code = "import os; from mlagentbench.system.cache import scratch\nwith scratch() as folder: os.kill(os.getpid(), 9)"
     subprocess.run([sys.executable, "-c", code], check=False)
     (left,) = (path for path in (tmp_path / "temporary").iterdir() if path.is_dir())
-    with scratch() as folder, scratch() as other:
+    with temporary_dir() as folder, temporary_dir() as other:
         assert not left.exists() and folder.exists() and other.exists()
 
 
 def test_a_process_that_sees_other_numbers_and_times_leaves_scratch_in_use_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("MLAGENTBENCH_HOME", str(tmp_path))
-    code = "from mlagentbench.home import scratch\nwith scratch() as folder: print(folder.is_dir())"
+    code = "from mlagentbench.system.cache import scratch\nwith scratch() as folder: print(folder.is_dir())"
     elsewhere = ["unshare", "--user", "--map-root-user", "--fork", "--pid", "--mount-proc", "--time"]
-    with scratch() as folder:
+    with temporary_dir() as folder:
         done = subprocess.run(
-            [*elsewhere, "--boottime", "9999", sys.executable, "-c", code], capture_output=True, text=True, check=False
+            [*elsewhere, "--boottime", "9999", sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if "unshare failed" in done.stderr:
             pytest.skip("this kernel has no numbers and clocks of their own for processes")

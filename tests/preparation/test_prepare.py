@@ -10,8 +10,8 @@ import pytest
 from loopback import Serve, sha256, small_task
 
 from mlagentbench.errors import TaskFault, UsageError
-from mlagentbench.hashing import file_hash
-from mlagentbench.preparation.prepare import DEFAULT_SEED, lookup, prepared
+from mlagentbench.preparation.prepare import DEFAULT_SEED, find_prepared_data, prepare_data
+from mlagentbench.system.hashing import hash_file
 from mlagentbench.task import Source, Task
 
 SPLIT = """
@@ -27,34 +27,36 @@ NONE = "def prepare(edition, raw, public, private, seed):\n    "
 
 def test_data_is_prepared_once_with_the_default_seed(tmp_path: Path, cache: Path, said) -> None:
     task = small_task(tmp_path / "small", SPLIT)
-    data = prepared(task, "open", said.append)
-    assert prepared(task, "open", said.append) == data
+    data = prepare_data(task, "open", said.append)
+    assert prepare_data(task, "open", said.append) == data
     assert said == ["preparing the data of small (open)"]
     assert data.folder.parent == cache / "data" / "small" and data.instance.startswith("open-")
     assert (data.private / "answers.csv").read_text() == str(DEFAULT_SEED)
     a = data.public / "train" / "a.csv"
     stamp = json.loads((data.folder / "data.json").read_text())
-    assert stamp == {"hash": data.hash, "files": {"train/a.csv": [file_hash(a), a.stat().st_size]}}
+    assert stamp == {"hash": data.hash, "files": {"train/a.csv": [hash_file(a), a.stat().st_size]}}
     assert sorted(path.name for path in data.folder.iterdir()) == ["data.json", "private", "public"]
 
 
 def test_the_answers_are_readable_by_their_owner_only(tmp_path: Path, said) -> None:
-    data = prepared(small_task(tmp_path / "small", SPLIT), "open", said.append)
+    data = prepare_data(small_task(tmp_path / "small", SPLIT), "open", said.append)
     assert data.private.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in data.private.iterdir()} == {0o600}
     assert (data.public / "train" / "a.csv").stat().st_mode & 0o777 == 0o644
 
 
 def test_other_code_or_a_helper_beside_it_makes_other_data(tmp_path: Path, said) -> None:
-    task = small_task(tmp_path / "small", "from generator import VALUE\n" + NONE + "(public / 'a').write_text(VALUE)")
+    task = small_task(
+        tmp_path / "small", "from generator import VALUE\n" + NONE + "(public / 'a').write_text(VALUE)"
+    )
     found = set()
     for value in ("one", "two"):
         (task.folder / "generator.py").write_text(f"VALUE = {value!r}")
-        data = prepared(task, "open", said.append)
+        data = prepare_data(task, "open", said.append)
         assert (data.public / "a").read_text() == value
         found.add(data.instance)
     (task.folder / "grade.py").write_text("# another grader")
-    assert len(found | {prepared(task, "open", said.append).instance}) == 2
+    assert len(found | {prepare_data(task, "open", said.append).instance}) == 2
     assert not (task.folder / "__pycache__").exists()
 
 
@@ -63,14 +65,14 @@ def test_archives_are_fetched_and_lie_in_raw_by_their_names(serve: Serve, tmp_pa
     source = Source(kind="url", name=server.url, file="a/b.csv", sha256=sha256(b"rows"))
     body = NONE + "(public / 'copy').write_bytes((raw / 'a' / 'b.csv').read_bytes())"
     task = small_task(tmp_path / "small", body, source)
-    assert (prepared(task, "open", said.append).public / "copy").read_bytes() == b"rows"
+    assert (prepare_data(task, "open", said.append).public / "copy").read_bytes() == b"rows"
 
 
 def test_prepare_sees_no_credentials(tmp_path: Path, said, monkeypatch) -> None:
     monkeypatch.setenv("KAGGLE_KEY", "secret")
     monkeypatch.setenv("SOME_API_KEY", "secret")
     body = "import json, os\n" + NONE + "(public / 'env').write_text(json.dumps(dict(os.environ)))"
-    data = prepared(small_task(tmp_path / "small", body), "open", said.append)
+    data = prepare_data(small_task(tmp_path / "small", body), "open", said.append)
     seen = set(json.loads((data.public / "env").read_text()))
     assert seen <= {"PATH", "HOME", "LANG", "LC_CTYPE", "PYTHONPATH", "PYTHONHASHSEED"}
 
@@ -93,46 +95,58 @@ def test_a_crash_of_prepare_is_a_fault_and_leaves_no_data(
 ) -> None:
     task = small_task(tmp_path / "small", prepare)
     with pytest.raises(TaskFault, match=sentence):
-        prepared(task, "open", said.append)
+        prepare_data(task, "open", said.append)
     assert {path.suffix for path in (cache / "data" / "small").iterdir()} == {".lock"}
 
 
 def test_a_fresh_instance_has_another_seed_that_only_private_knows(tmp_path: Path, said) -> None:
     task = small_task(tmp_path / "small", SPLIT)
-    default, fresh = prepared(task, "open", said.append), prepared(task, "open", said.append, fresh=True)
+    default, fresh = (
+        prepare_data(task, "open", said.append),
+        prepare_data(task, "open", said.append, fresh=True),
+    )
     assert fresh.instance != default.instance and fresh.hash != default.hash
     seed = (fresh.private / "seed.json").read_text()
     assert seed != str(DEFAULT_SEED)
     assert seed not in (fresh.folder / "data.json").read_text() + fresh.instance
-    assert prepared(task, "open", said.append) == default
-    assert prepared(task, "open", said.append, instance=fresh.instance) == fresh
+    assert prepare_data(task, "open", said.append) == default
+    assert prepare_data(task, "open", said.append, instance=fresh.instance) == fresh
 
 
 def test_a_run_finds_its_instance_again_by_name_or_hash(tmp_path: Path, said) -> None:
     task = small_task(tmp_path / "small", SPLIT)
     with pytest.raises(UsageError, match="is not prepared"):
-        lookup(task, "open")
-    default, fresh = prepared(task, "open", said.append), prepared(task, "open", said.append, fresh=True)
-    assert lookup(task, "open") == default
-    assert lookup(task, "open", fresh.instance) == lookup(task, "open", fresh.hash) == fresh
+        find_prepared_data(task, "open")
+    default, fresh = (
+        prepare_data(task, "open", said.append),
+        prepare_data(task, "open", said.append, fresh=True),
+    )
+    assert find_prepared_data(task, "open") == default
+    assert (
+        find_prepared_data(task, "open", fresh.instance)
+        == find_prepared_data(task, "open", fresh.hash)
+        == fresh
+    )
     with pytest.raises(UsageError, match="open-unknown of task small"):
-        lookup(task, "open", "open-unknown")
+        find_prepared_data(task, "open", "open-unknown")
 
 
-@pytest.mark.parametrize("where", ["public/train/a.csv", "public/README.md", "private/answers.csv", "private/new"])
+@pytest.mark.parametrize(
+    "where", ["public/train/a.csv", "public/README.md", "private/answers.csv", "private/new"]
+)
 def test_data_that_was_tampered_with_is_noticed(tmp_path: Path, said, where: str) -> None:
-    data = prepared(small_task(tmp_path / "small", SPLIT), "open", said.append)
-    data.check()
+    data = prepare_data(small_task(tmp_path / "small", SPLIT), "open", said.append)
+    data.verify_unchanged()
     (data.folder / where).write_text("better answers")
     with pytest.raises(UsageError, match="changed after it was prepared"):
-        data.check()
+        data.verify_unchanged()
 
 
 def test_a_damaged_stamp_is_one_line(tmp_path: Path, said) -> None:
     task = small_task(tmp_path / "small", SPLIT)
-    (prepared(task, "open", said.append).folder / "data.json").write_text("{")
+    (prepare_data(task, "open", said.append).folder / "data.json").write_text("{")
     with pytest.raises(UsageError, match="is damaged; remove it and run again"):
-        prepared(task, "open", said.append)
+        prepare_data(task, "open", said.append)
 
 
 def test_a_killed_preparation_takes_its_child_along_and_the_next_one_succeeds(
@@ -150,14 +164,16 @@ def test_a_killed_preparation_takes_its_child_along_and_the_next_one_succeeds(
     )
     source = str(Path(sys.modules["mlagentbench"].__path__[0]).parent)
     command = [sys.executable, "-c", script, str(task.folder)]
-    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": source}, stdout=subprocess.DEVNULL) as harness:
+    with subprocess.Popen(
+        command, env={**os.environ, "PYTHONPATH": source}, stdout=subprocess.DEVNULL
+    ) as harness:
         until(lambda: flag.read_text() != "")
         child = int(flag.read_text())
         harness.send_signal(signal.SIGKILL)
     until(lambda: not alive(child))
     assert not list((cache / "data" / "small").glob("*/data.json"))
     flag.unlink()
-    prepared(Task(task.folder), "open", said.append).check()
+    prepare_data(Task(task.folder), "open", said.append).verify_unchanged()
     assert not list((cache / "data" / "small").glob("*.building-*"))
 
 

@@ -10,8 +10,8 @@ import pytest
 from loopback import Serve, sha256
 
 from mlagentbench.errors import UsageError
-from mlagentbench.preparation.packages import wheel_flags
-from mlagentbench.preparation.sources import fetch
+from mlagentbench.preparation.download_cache import fetch_archive
+from mlagentbench.preparation.registries import wheel_flags
 from mlagentbench.task import Source
 
 FOREIGN_WHEEL = "tiny-1.0-cp37-cp37m-manylinux_2_5_x86_64.manylinux1_x86_64.whl"
@@ -24,7 +24,7 @@ def url_source(url: str, sha: str) -> Source:
 def test_a_changed_archive_is_one_line_with_both_hashes(serve: Serve, tmp_path: Path, said) -> None:
     server = serve(lambda request: request.reply(200, b"other"))
     with pytest.raises(UsageError, match="archive changed") as caught:
-        fetch(url_source(server.url, sha256(b"good")), tmp_path, said.append)
+        fetch_archive(url_source(server.url, sha256(b"good")), tmp_path, said.append)
     line = str(caught.value)
     assert sha256(b"good") in line and sha256(b"other") in line and "task.toml" in line and "\n" not in line
     assert [path.name for path in tmp_path.rglob("b.csv*")] == ["b.csv.lock"]
@@ -33,9 +33,9 @@ def test_a_changed_archive_is_one_line_with_both_hashes(serve: Serve, tmp_path: 
 def test_a_damaged_archive_in_the_cache_is_fetched_again(serve: Serve, tmp_path: Path, said) -> None:
     server = serve(lambda request: request.reply(200, b"good"))
     source = url_source(server.url, sha256(b"good"))
-    path = fetch(source, tmp_path, said.append)
+    path = fetch_archive(source, tmp_path, said.append)
     path.write_bytes(b"bad")
-    assert fetch(source, tmp_path, said.append).read_bytes() == b"good"
+    assert fetch_archive(source, tmp_path, said.append).read_bytes() == b"good"
     assert "damaged" in said[-1]
 
 
@@ -44,13 +44,13 @@ def test_an_unpinned_archive_must_stay_what_it_was(serve: Serve, tmp_path: Path,
     server = serve(lambda request: request.reply(200, next(contents)))
     monkeypatch.setenv("MLAGENTBENCH_KAGGLE_URL", server.url)
     source = Source(kind="kaggle", name="house", file="a.csv")
-    path = fetch(source, tmp_path, said.append)
+    path = fetch_archive(source, tmp_path, said.append)
     assert path.with_name("a.csv.sha256").read_text() == sha256(b"first")
     path.unlink()
-    assert fetch(source, tmp_path, said.append).read_bytes() == b"first"
+    assert fetch_archive(source, tmp_path, said.append).read_bytes() == b"first"
     path.write_bytes(b"bad")
     with pytest.raises(UsageError, match=r"archive changed.*remove .*a\.csv\.sha256"):
-        fetch(source, tmp_path, said.append)
+        fetch_archive(source, tmp_path, said.append)
     assert not path.exists()
 
 
@@ -58,7 +58,7 @@ def test_an_archive_laid_in_the_cache_by_hand_is_used(tmp_path: Path, said) -> N
     path = tmp_path / "kaggle" / "house" / "latest" / "a.csv"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"mine")
-    assert fetch(Source(kind="kaggle", name="house", file="a.csv"), tmp_path, said.append) == path
+    assert fetch_archive(Source(kind="kaggle", name="house", file="a.csv"), tmp_path, said.append) == path
     assert path.with_name("a.csv.sha256").read_text() == sha256(b"mine")
 
 
@@ -72,11 +72,11 @@ def test_two_who_want_the_same_archive_download_it_once(serve: Serve, tmp_path: 
 
     server = serve(answer)
     source = url_source(server.url, sha256(b"good"))
-    first = threading.Thread(target=fetch, args=(source, tmp_path, print))
+    first = threading.Thread(target=fetch_archive, args=(source, tmp_path, print))
     first.start()
     assert asked.wait(5)
     said: list[str] = []
-    fetch(source, tmp_path, lambda line: (said.append(line), waits.set()))
+    fetch_archive(source, tmp_path, lambda line: (said.append(line), waits.set()))
     first.join(5)
     assert said == ["waiting for another process that fetches b.csv"] and len(server.seen) == 1
 
@@ -84,7 +84,7 @@ def test_two_who_want_the_same_archive_download_it_once(serve: Serve, tmp_path: 
 @pytest.mark.parametrize("file", ["../b.csv", "/etc/b.csv"])
 def test_an_archive_cannot_be_kept_outside_of_the_cache(tmp_path: Path, said, file: str) -> None:
     with pytest.raises(UsageError, match="not a name"):
-        fetch(Source(kind="kaggle", name="house", file=file), tmp_path, said.append)
+        fetch_archive(Source(kind="kaggle", name="house", file=file), tmp_path, said.append)
 
 
 @pytest.fixture
@@ -107,13 +107,17 @@ def wheel(folder: Path, file: str) -> Source:
         archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
         archive.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n")
         archive.writestr(f"{info}/RECORD", "")
-    return Source(kind="pypi", name=name, version=version, file=file, sha256=sha256((folder / file).read_bytes()))
+    return Source(
+        kind="pypi", name=name, version=version, file=file, sha256=sha256((folder / file).read_bytes())
+    )
 
 
 @pytest.mark.parametrize("file", ["tiny-1.0-py3-none-any.whl", FOREIGN_WHEEL])
-def test_a_wheel_comes_through_pip_whatever_machine_it_is_for(index: Path, tmp_path: Path, said, file: str) -> None:
+def test_a_wheel_comes_through_pip_whatever_machine_it_is_for(
+    index: Path, tmp_path: Path, said, file: str
+) -> None:
     source = wheel(index, file)
-    path = fetch(source, tmp_path / "cache", said.append)
+    path = fetch_archive(source, tmp_path / "cache", said.append)
     assert path == tmp_path / "cache" / "pypi" / "tiny" / "1.0" / file
     assert sorted(found.name for found in path.parent.iterdir()) == [file, f"{file}.lock"]
 
@@ -136,14 +140,14 @@ def test_a_source_archive_comes_without_running_its_code(index: Path, tmp_path: 
         entry.size = len(setup)
         archive.addfile(entry, io.BytesIO(setup))
     source = Source(kind="pypi", name="tiny", version="1.0", file=file.name, sha256=sha256(file.read_bytes()))
-    assert fetch(source, tmp_path / "cache", said.append).read_bytes() == file.read_bytes()
+    assert fetch_archive(source, tmp_path / "cache", said.append).read_bytes() == file.read_bytes()
     assert not (tmp_path / "ran").exists()
 
 
 def test_a_version_that_pip_does_not_find_is_one_line(index: Path, tmp_path: Path, said) -> None:
-    source = wheel(index, "tiny-1.0-py3-none-any.whl").but(version="2.0")
+    source = wheel(index, "tiny-1.0-py3-none-any.whl").replace(version="2.0")
     with pytest.raises(UsageError, match=r"^pip finds no tiny==2.0; is the version in task.toml right\?$"):
-        fetch(source, tmp_path / "cache", said.append)
+        fetch_archive(source, tmp_path / "cache", said.append)
 
 
 def test_a_registry_out_of_reach_is_one_line(index: Path, tmp_path: Path, said, monkeypatch) -> None:
@@ -151,8 +155,10 @@ def test_a_registry_out_of_reach_is_one_line(index: Path, tmp_path: Path, said, 
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     monkeypatch.setenv("PIP_RETRIES", "1")
     source = Source(kind="pypi", name="tiny", version="1.0", file="tiny-1.0-py3-none-any.whl")
-    with pytest.raises(UsageError, match=r"^pip cannot reach its registry for tiny==1.0; is there a network\?$"):
-        fetch(source, tmp_path / "cache", said.append)
+    with pytest.raises(
+        UsageError, match=r"^pip cannot reach its registry for tiny==1.0; is there a network\?$"
+    ):
+        fetch_archive(source, tmp_path / "cache", said.append)
 
 
 def stub_npm(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
@@ -163,7 +169,9 @@ def stub_npm(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
 
 
 def npm_source() -> Source:
-    return Source(kind="npm", name="@o/tiny", version="1.0.0", file="o-tiny-1.0.0.tgz", sha256=sha256(b"archive"))
+    return Source(
+        kind="npm", name="@o/tiny", version="1.0.0", file="o-tiny-1.0.0.tgz", sha256=sha256(b"archive")
+    )
 
 
 def test_an_npm_archive_comes_through_npm(tmp_path: Path, said, monkeypatch) -> None:
@@ -172,7 +180,7 @@ def test_an_npm_archive_comes_through_npm(tmp_path: Path, said, monkeypatch) -> 
         monkeypatch,
         '[ "$1 $2 $3" = "pack @o/tiny@1.0.0 --pack-destination" ] && printf archive > "$4/o-tiny-1.0.0.tgz"',
     )
-    path = fetch(npm_source(), tmp_path / "cache", said.append)
+    path = fetch_archive(npm_source(), tmp_path / "cache", said.append)
     assert path == tmp_path / "cache" / "npm" / "@o" / "tiny" / "1.0.0" / "o-tiny-1.0.0.tgz"
 
 
@@ -188,11 +196,11 @@ def test_an_npm_archive_comes_through_npm(tmp_path: Path, said, monkeypatch) -> 
 def test_a_failure_of_npm_is_one_line(tmp_path: Path, said, monkeypatch, body: str, line: str) -> None:
     stub_npm(tmp_path / "bin", monkeypatch, body)
     with pytest.raises(UsageError, match=line) as caught:
-        fetch(npm_source(), tmp_path / "cache", said.append)
+        fetch_archive(npm_source(), tmp_path / "cache", said.append)
     assert "\n" not in str(caught.value)
 
 
 def test_a_missing_npm_is_one_line(tmp_path: Path, said, monkeypatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match="install Node"):
-        fetch(npm_source(), tmp_path / "cache", said.append)
+        fetch_archive(npm_source(), tmp_path / "cache", said.append)

@@ -8,8 +8,8 @@ import pytest
 from loopback import small_task
 
 from mlagentbench.errors import TaskFault, UsageError
-from mlagentbench.preparation.prepare import Prepared, lookup, prepared
-from mlagentbench.preparation.twin import Draw, twin
+from mlagentbench.preparation.prepare import PreparedData, find_prepared_data, prepare_data
+from mlagentbench.preparation.twin import Relabeling, prepare_twin
 from mlagentbench.task import Task
 
 TABLES = """
@@ -44,16 +44,18 @@ def task(tmp_path: Path) -> Task:
 
 
 @pytest.fixture
-def both(task: Task, said: list[str]) -> tuple[Prepared, Prepared]:
+def both(task: Task, said: list[str]) -> tuple[PreparedData, PreparedData]:
     """Public data and a twin of it."""
-    return prepared(task, "open", said.append), twin(task, "open", said.append)
+    return prepare_data(task, "open", said.append), prepare_twin(task, "open", said.append)
 
 
-def read(data: Prepared, name: str) -> pd.DataFrame:
+def read(data: PreparedData, name: str) -> pd.DataFrame:
     return pd.read_csv(data.folder / name, dtype={"id": str}).sort_values("id", ignore_index=True)
 
 
-def test_ids_words_units_and_calendar_are_others_and_relations_hold(both: tuple[Prepared, Prepared]) -> None:
+def test_ids_words_units_and_calendar_are_others_and_relations_hold(
+    both: tuple[PreparedData, PreparedData],
+) -> None:
     old, new = (pd.concat([read(data, f"public/{name}.csv") for name in ("train", "test")]) for data in both)
     assert set(old["id"].str[:4]) == set(new["id"].str[:4]) and list(old["id"]) != list(new["id"])
     old, new = (table.sort_values("area", ignore_index=True) for table in (old, new))  # which keeps its order
@@ -71,50 +73,62 @@ def test_ids_words_units_and_calendar_are_others_and_relations_hold(both: tuple[
     assert 20 <= shift <= 60
 
 
-def test_the_answers_are_those_of_the_renamed_rows(both: tuple[Prepared, Prepared]) -> None:
+def test_the_answers_are_those_of_the_renamed_rows(both: tuple[PreparedData, PreparedData]) -> None:
     old, new = (
-        read(data, "public/test.csv").merge(read(data, "private/answers.csv"), on="id", how="outer").sort_values("area")
+        read(data, "public/test.csv")
+        .merge(read(data, "private/answers.csv"), on="id", how="outer")
+        .sort_values("area")
         for data in both
     )
     assert len(old) == len(new) == 30 and not new["price"].isna().any()
     assert new["price"].is_monotonic_increasing and old["price"].is_monotonic_increasing
 
 
-def test_a_table_below_another_folder_has_the_same_names(both: tuple[Prepared, Prepared]) -> None:
-    smallest = pd.read_csv(both[1].public / "train.csv", dtype=str).sort_values("area", key=pd.to_numeric)["id"].iloc[0]
+def test_a_table_below_another_folder_has_the_same_names(both: tuple[PreparedData, PreparedData]) -> None:
+    smallest = (
+        pd.read_csv(both[1].public / "train.csv", dtype=str)
+        .sort_values("area", key=pd.to_numeric)["id"]
+        .iloc[0]
+    )
     assert (both[1].public / "notes" / "more.csv").read_text() == f"id\n{smallest}\n"
 
 
 @pytest.mark.parametrize(
     ("cell", "factor", "becomes"), [("10", 1.5, "15"), ("0.10", 1.5, "0.15"), ("2e-05", 1.5, "0.00003")]
 )
-def test_a_number_keeps_its_decimals_however_it_is_written(task: Task, cell: str, factor: float, becomes: str) -> None:
+def test_a_number_keeps_its_decimals_however_it_is_written(
+    task: Task, cell: str, factor: float, becomes: str
+) -> None:
     assert task.config.twin
-    draw = Draw(task.config.twin, [], 1)
+    draw = Relabeling(task.config.twin, [], 1)
     draw.factors["area"] = factor
-    assert list(draw.column("area", [cell, "NA"])) == [becomes, "NA"]
+    assert list(draw.relabel_column("area", [cell, "NA"])) == [becomes, "NA"]
 
 
-def test_the_order_of_rows_is_another(both: tuple[Prepared, Prepared]) -> None:
+def test_the_order_of_rows_is_another(both: tuple[PreparedData, PreparedData]) -> None:
     old, new = (pd.read_csv(data.public / "train.csv")["area"] for data in both)
     assert list(old) == sorted(old) and list(new) != sorted(new)
 
 
 def test_a_twin_is_found_by_its_name_and_only_its_private_folder_knows_the_seed(
-    both: tuple[Prepared, Prepared], task: Task, said: list[str]
+    both: tuple[PreparedData, PreparedData], task: Task, said: list[str]
 ) -> None:
     public, other = both
-    assert (public.kind, other.kind) == ("public", "twin") and prepared(
+    assert (public.kind, other.kind) == ("public", "twin") and prepare_data(
         task, "open", said.append, fresh=True
     ).kind == "fresh"
-    assert lookup(task, "open", other.instance) == lookup(task, "open", other.hash) == other
-    assert lookup(task, "open") == public and other.instance.startswith("open-twin-")
+    assert (
+        find_prepared_data(task, "open", other.instance)
+        == find_prepared_data(task, "open", other.hash)
+        == other
+    )
+    assert find_prepared_data(task, "open") == public and other.instance.startswith("open-twin-")
     seed = str(json.loads((other.private / "seed.json").read_text())["twin"])
     assert seed not in (other.folder / "data.json").read_text() + other.instance
     assert other.private.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in other.private.iterdir()} == {0o600}
-    other.check()
-    again = twin(task, "open", said.append)
+    other.verify_unchanged()
+    again = prepare_twin(task, "open", said.append)
     assert again.hash != other.hash
 
 
@@ -122,14 +136,14 @@ def test_a_task_without_tables_has_no_twin_and_a_wrong_column_is_named(
     tmp_path: Path, task: Task, said: list[str]
 ) -> None:
     with pytest.raises(UsageError, match="task plain has no twin"):
-        twin(small_task(tmp_path / "plain", TABLES), "open", said.append)
+        prepare_twin(small_task(tmp_path / "plain", TABLES), "open", said.append)
     toml = task.folder / "task.toml"
     toml.write_text(toml.read_text().replace('"built"', '"bulit"'))
     with pytest.raises(TaskFault, match=r"names the column bulit in \[twin\], which no table has"):
-        twin(Task(task.folder), "open", said.append)
+        prepare_twin(Task(task.folder), "open", said.append)
     toml.write_text(toml.read_text().replace('"bulit"', '"place"').replace('words = ["place"]', ""))
     with pytest.raises(
         TaskFault, match="no twin can be made of its tables: could not convert string to float: 'Red Hill'"
     ):
-        twin(Task(task.folder), "open", said.append)
-    assert not list((prepared(task, "open", said.append).folder.parent).glob("open-twin-*/data.json"))
+        prepare_twin(Task(task.folder), "open", said.append)
+    assert not list((prepare_data(task, "open", said.append).folder.parent).glob("open-twin-*/data.json"))

@@ -8,15 +8,20 @@ import pytest
 from playwright.sync_api import expect
 from runs_made import make
 
+from mlagentbench.analysis.runs import Run, read_runs
+from mlagentbench.bundles.read import open_run_or_bundle
+from mlagentbench.bundles.write import export_run
+from mlagentbench.pages.site.report import write_report
+from mlagentbench.pages.viewer.access_views import (
+    MAX_PATH_CHARS,
+    MAX_UNFOLDED_ACCESSES,
+    count_outside_accesses,
+    view_accesses,
+)
+from mlagentbench.pages.viewer.run_page import render_run_page
 from mlagentbench.records import Call
-from mlagentbench.reports.bundle import export
-from mlagentbench.reports.runs import Run, read
-from mlagentbench.reports.site.write import write
-from mlagentbench.reports.unbundle import opened
-from mlagentbench.reports.viewer.accessed import LONG, STAND, accessed, strayed
-from mlagentbench.reports.viewer.pages import run_page
 from mlagentbench.runner.folder import RunFolder
-from mlagentbench.sandbox.access.record import Access, file_of
+from mlagentbench.sandbox.access_log.records import Access, access_file
 
 EVIL = "</code><script>window.owned = 1</script><img src=x onerror='window.owned = 2'>"
 STRAYING = f"""
@@ -47,19 +52,19 @@ def stray(env):
 def strayer(play, setup, tmp_path):
     """A real run with a ledger."""
     play(stray, setup=replace(setup, ledger=True))
-    return read([tmp_path / "run"])[0]
+    return read_runs([tmp_path / "run"])[0]
 
 
 def kept(run: Run, step: int, *accesses: Access) -> Run:
     """The run with these in its ledger."""
-    path = file_of(run.folder.path, step)
+    path = access_file(run.folder.path, step)
     path.parent.mkdir(exist_ok=True)
     path.write_text("".join(f"{each.model_dump_json()}\n" for each in accesses))
     return Run(RunFolder(run.folder.path), run.result)
 
 
 def test_a_step_shows_where_it_strayed_and_folds_the_rest(strayer, visit, tmp_path):
-    (tmp_path / "run.html").write_text(run_page(strayer))
+    (tmp_path / "run.html").write_text(render_run_page(strayer))
     page = visit((tmp_path / "run.html").as_uri())
     step = page.locator("#step-2 .access")
     expect(step.get_by_text("read, refused /etc/shadow")).to_be_visible()
@@ -77,7 +82,7 @@ def test_a_step_shows_where_it_strayed_and_folds_the_rest(strayer, visit, tmp_pa
 
 
 def test_a_path_can_neither_run_nor_pretend_to_be_two(strayer, visit, tmp_path):
-    write([strayer], tmp_path / "site", lambda line: None)
+    write_report([strayer], tmp_path / "site", lambda line: None)
     (path,) = (tmp_path / "site" / "runs").glob("*.html")
     page = visit(path.as_uri())
     assert page.evaluate("window.owned") is None and page.locator("#steps script, #steps img").count() == 0
@@ -88,29 +93,34 @@ def test_a_path_can_neither_run_nor_pretend_to_be_two(strayer, visit, tmp_path):
 def test_a_run_without_a_ledger_says_nothing_of_it(tmp_path):
     run = make(tmp_path / "run", 0.0, said=("done",))
     run = kept(run, 1, Access(path="/etc/shadow", mode="read", count=1))
-    assert not run.accesses and not strayed(run).tried
-    assert 'class="access"' not in run_page(run)
+    assert not run.accesses and not count_outside_accesses(run).attempted
+    assert 'class="access"' not in render_run_page(run)
 
 
 def test_what_went_through_comes_first_and_a_flood_of_long_paths_keeps_the_page_small(tmp_path):
     run = make(tmp_path / "run", 0.0, said=("done", "again"), ledger=True)
-    vain = [Access(path=f"/x/{number}{'y' * 4000}", mode="read", count=2, refused=2) for number in range(3000)]
+    vain = [
+        Access(path=f"/x/{number}{'y' * 4000}", mode="read", count=2, refused=2) for number in range(3000)
+    ]
     run = kept(run, 1, *vain, Access(path="/secret", mode="read", count=3, refused=1))
-    found = accessed(run, 0, 50_000)
-    assert list(found) == [1] and len(found[1].strays) == STAND
-    first, second, *_ = found[1].strays
-    assert (first.deed, first.path, first.in_vain) == ("read ×3, 1 refused", "/secret", False)
-    assert second.deed == "read ×2, refused" and len(second.path) <= LONG + 3
-    assert found[1].summary == "2,995 more outside its own files, 0 of its own files, 0 of the system and the runtime"
-    assert found[1].rest.left_out and len(run_page(run)) < 400_000
-    assert accessed(run, 1, 50_000) == {} and strayed(run) == (3001, 1, (1,))
+    found = view_accesses(run, 0, 50_000)
+    assert list(found) == [1] and len(found[1].outside) == MAX_UNFOLDED_ACCESSES
+    first, second, *_ = found[1].outside
+    assert (first.operation, first.path, first.denied) == ("read ×3, 1 refused", "/secret", False)
+    assert second.operation == "read ×2, refused" and len(second.path) <= MAX_PATH_CHARS + 3
+    assert (
+        found[1].summary
+        == "2,995 more outside its own files, 0 of its own files, 0 of the system and the runtime"
+    )
+    assert found[1].rest.omitted_chars and len(render_run_page(run)) < 400_000
+    assert view_accesses(run, 1, 50_000) == {} and count_outside_accesses(run) == (3001, 1, (1,))
 
 
 def test_a_damaged_ledger_is_a_page_that_says_so(tmp_path):
     run = make(tmp_path / "run", 0.0, said=("done",), ledger=True)
-    file_of(run.folder.path, 1).parent.mkdir()
-    file_of(run.folder.path, 1).write_text("{}\n")
-    write([Run(RunFolder(run.folder.path), run.result)], tmp_path / "site", lambda line: None)
+    access_file(run.folder.path, 1).parent.mkdir()
+    access_file(run.folder.path, 1).write_text("{}\n")
+    write_report([Run(RunFolder(run.folder.path), run.result)], tmp_path / "site", lambda line: None)
     (path,) = (tmp_path / "site" / "runs").glob("*.html")
     assert "step-0001.jsonl is damaged" in path.read_text()
 
@@ -126,6 +136,6 @@ def test_show_counts_and_names_what_a_step_tried(strayer, cli):
 
 
 def test_the_ledger_goes_along_with_an_exported_run(strayer, tmp_path):
-    export(strayer.folder, tmp_path / "run.zip")
-    with opened(tmp_path / "run.zip") as folder:
+    export_run(strayer.folder, tmp_path / "run.zip")
+    with open_run_or_bundle(tmp_path / "run.zip") as folder:
         assert (Path(folder) / "access" / "step-0002.jsonl").is_file()

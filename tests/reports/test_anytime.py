@@ -8,14 +8,20 @@ from pathlib import Path
 import pytest
 from runs_made import make
 
-from mlagentbench.environment import Environment
+from mlagentbench.analysis.anytime import (
+    StepGrade,
+    average_curves,
+    build_curve,
+    grade_steps,
+    read_step_grades,
+)
+from mlagentbench.analysis.runs import Run, read_runs
+from mlagentbench.environment.environment import Environment
+from mlagentbench.grading.forking_grader import ForkingGrader, open_forking_grader
 from mlagentbench.grading.grade import grade
-from mlagentbench.grading.many import Graders, graders
 from mlagentbench.records import Call, Result
-from mlagentbench.reports.anytime import StepGrade, average, curve, grade_steps, step_grades
-from mlagentbench.reports.runs import Run, read
-from mlagentbench.runner.folder import GRADES, RunFolder
-from mlagentbench.runner.setup import Setup, set_up
+from mlagentbench.runner.folder import GRADES_FILE, RunFolder
+from mlagentbench.runner.setup import Setup, prepare_setup
 
 Play = Callable[..., Result]
 Variant = Callable[..., Path]
@@ -80,7 +86,7 @@ def setup(variant: Variant, tmp_path: Path) -> Setup:
     light = LIGHT.format(count=str(tmp_path / "count"))
     folder = variant({"grade.py": light}, "light")
     (folder / "task.toml").write_text("grading_minutes = 0.05\n" + (folder / "task.toml").read_text())
-    return set_up(str(folder), "open", "bwrap", lambda line: None)
+    return prepare_setup(str(folder), "open", "bwrap", lambda line: None)
 
 
 @pytest.fixture
@@ -91,20 +97,20 @@ def played(play: Play, setup: Setup, tmp_path: Path) -> Callable[..., list[Run]]
         for number, contents in enumerate(runs):
             play(writes(*contents), f"runs/{number}", setup=setup)
         (tmp_path / "count").write_text("")
-        return read([tmp_path / "runs"])
+        return read_runs([tmp_path / "runs"])
 
     return play_all
 
 
 def scores(run: Run) -> list[float | str]:
-    return [grade.invalid if grade.score is None else grade.score for grade in step_grades(run)]
+    return [grade.invalid if grade.score is None else grade.score for grade in read_step_grades(run)]
 
 
 def test_every_step_of_every_run_is_graded_and_each_submission_once(
     played: Callable[..., list[Run]], counted: Callable[[], dict[str, int]]
 ) -> None:
     one, other = played(("", rows(4), rows(1)), (rows(1), rows(2), rows(4)))
-    assert step_grades(one) == () and curve(one) == ()
+    assert read_step_grades(one) == () and build_curve(one) == ()
     assert grade_steps([one, other], lambda line: None) == []
     assert scores(one) == ["submission.csv is missing", *["ten rows are needed"] * 2, 4, 4, 1, 1]
     assert scores(other) == ["submission.csv is missing", 1, 1, 2, 2, 4, 4]
@@ -117,16 +123,16 @@ def test_what_is_graded_is_not_graded_again(
 ) -> None:
     (run,) = played((rows(4), rows(1)))
     grade_steps([run], lambda line: None)
-    before = (run.folder.path / GRADES).read_bytes(), counted()
+    before = (run.folder.path / GRADES_FILE).read_bytes(), counted()
     grade_steps([run], lambda line: None)
-    assert ((run.folder.path / GRADES).read_bytes(), counted()) == before
+    assert ((run.folder.path / GRADES_FILE).read_bytes(), counted()) == before
 
 
 def test_the_grades_are_those_of_one_process_each(played: Callable[..., list[Run]], setup: Setup) -> None:
     (run,) = played((rows(4), "", rows(1)))
     grade_steps([run], lambda line: None)
-    store = run.folder.store(setup.data, writable=False)
-    for found in step_grades(run):
+    store = run.folder.open_store(setup.data, writable=False)
+    for found in read_step_grades(run):
         alone = grade(setup.task, setup.data, store, found.step, setup.sandbox)
         assert (found.score, found.invalid) == (alone.score, alone.invalid)
 
@@ -139,23 +145,26 @@ def test_a_submission_on_which_the_grader_fails_is_a_fault_and_spoils_no_other(
     said: list[str] = []
     (fault,) = grade_steps([run], said.append)
     assert said == [fault] and fault.startswith("0, step 3: toy/grade.py ")
-    assert {grade.step: grade.score for grade in step_grades(run)} == {0: None, 1: 4, 2: 4, 5: 1, 6: 1}
+    assert {grade.step: grade.score for grade in read_step_grades(run)} == {0: None, 1: 4, 2: 4, 5: 1, 6: 1}
     graders = [word for word in (tmp_path / "count").read_text().split() if word.isdigit()]
     assert len(graders) == 4  # the one with the trouble was asked again in a process of its own
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in graders))
 
 
 @pytest.fixture
-def grader(setup: Setup) -> Iterator[Graders]:
-    with graders(setup.task, setup.data, setup.sandbox) as found:
+def grader(setup: Setup) -> Iterator[ForkingGrader]:
+    with open_forking_grader(setup.task, setup.data, setup.sandbox) as found:
         yield found
 
 
 def test_a_grader_that_was_killed_is_started_again(
-    played: Callable[..., list[Run]], setup: Setup, grader: Graders, counted: Callable[[], dict[str, int]]
+    played: Callable[..., list[Run]],
+    setup: Setup,
+    grader: ForkingGrader,
+    counted: Callable[[], dict[str, int]],
 ) -> None:
     (run,) = played((rows(4), rows(1)))
-    store = run.folder.store(setup.data, writable=False)
+    store = run.folder.open_store(setup.data, writable=False)
     assert grader.grade(store, 1).score == 4
     assert grader._process
     os.kill(grader._process.pid, signal.SIGKILL)
@@ -171,11 +180,14 @@ def test_a_file_where_a_link_or_a_folder_lies_is_invalid_and_opened_by_nobody(
         script = "import os; os.symlink('/etc/passwd', 'submission.csv')"
         env.step(Call(action="Python REPL", args={"command": script}))
         env.step(
-            Call(action="Python REPL", args={"command": "os.remove('submission.csv'); os.mkdir('submission.csv')"})
+            Call(
+                action="Python REPL",
+                args={"command": "os.remove('submission.csv'); os.mkdir('submission.csv')"},
+            )
         )
 
     play(act, "runs/0", setup=setup)
-    (run,) = read([tmp_path / "runs"])
+    (run,) = read_runs([tmp_path / "runs"])
     grade_steps([run], lambda line: None)
     kinds = [
         "submission.csv is missing",
@@ -189,7 +201,7 @@ def test_grades_go_when_the_run_goes_on_from_an_earlier_step(played: Callable[..
     (run,) = played((rows(4), rows(1)))
     grade_steps([run], lambda line: None)
     RunFolder(run.folder.path).rewind(2)
-    assert step_grades(run) == ()
+    assert read_step_grades(run) == ()
 
 
 def test_what_was_graded_while_somebody_went_on_with_the_run_is_not_kept(
@@ -212,8 +224,8 @@ def test_what_was_graded_while_somebody_went_on_with_the_run_is_not_kept(
             (tmp_path / "go").touch()
         faults = grading.result()
     assert faults == ["1: somebody went on with it while it was graded; grade it again"]
-    assert [grade.score for grade in step_grades(done, own=False)] == [None, 4, 4, 1, 1]
-    assert step_grades(changed, own=False) == ()
+    assert [grade.score for grade in read_step_grades(done, own_grader_only=False)] == [None, 4, 4, 1, 1]
+    assert read_step_grades(changed, own_grader_only=False) == ()
 
 
 def test_a_run_that_goes_on_just_now_is_graded_later(played: Callable[..., list[Run]]) -> None:
@@ -222,8 +234,8 @@ def test_a_run_that_goes_on_just_now_is_graded_later(played: Callable[..., list[
         assert grade_steps([one, other], lambda line: None) == [
             f"0: a run is going on in {one.folder.path}; grade it when that has ended"
         ]
-    assert step_grades(one) == () and scores(other)[1:] == [4, 4]
-    with one.folder.still(), one.folder.still():
+    assert read_step_grades(one) == () and scores(other)[1:] == [4, 4]
+    with one.folder.lock_shared(), one.folder.lock_shared():
         assert grade_steps([one], lambda line: None) == []
     assert scores(one)[1:] == [4, 4]
 
@@ -236,14 +248,22 @@ def test_grades_by_another_grader_are_not_taken_for_the_run_s_own(
     source.write_text(source.read_text() + "# other\n")
     said: list[str] = []
     grade_steps([run], said.append)
-    assert said == ["note: the task and grader changed since 0 began; these are not the scores that it would have had"]
-    assert step_grades(run) == () and [grade.score for grade in step_grades(run, own=False)] == [None, 4, 4]
+    assert said == [
+        "note: the task and grader changed since 0 began; these are not the scores that it would have had"
+    ]
+    assert read_step_grades(run) == () and [
+        grade.score for grade in read_step_grades(run, own_grader_only=False)
+    ] == [
+        None,
+        4,
+        4,
+    ]
 
 
 def test_grades_that_one_run_claims_are_not_believed_of_another(played: Callable[..., list[Run]]) -> None:
     one, other = played((rows(4),), (rows(4),))
     grade_steps([one], lambda line: None)
-    path = one.folder.path / GRADES
+    path = one.folder.path / GRADES_FILE
     path.write_text(path.read_text().replace('"score":4.0', '"score":0.0'))
     grade_steps([one, other], lambda line: None)
     assert scores(other)[1:] == [4, 4]
@@ -253,9 +273,12 @@ def test_the_curve_has_the_improvement_of_each_state_and_the_best_so_far(tmp_pat
     run = make(tmp_path / "run", 0.2, said=("a", "b", "c", "d"))
     key = f"{run.spec.hashes.grader}:{run.spec.hashes.data}:x"
     found = [(0, None, "none"), (1, 9.0, ""), (2, 6.0, ""), (3, None, "broken"), (4, 8.0, "")]
-    lines = [StepGrade(step=step, score=score, invalid=why, key=key).model_dump_json() for step, score, why in found]
-    (run.folder.path / GRADES).write_text("\n".join(lines) + "\n")
-    points = curve(run)
+    lines = [
+        StepGrade(step=step, score=score, invalid=why, key=key).model_dump_json()
+        for step, score, why in found
+    ]
+    (run.folder.path / GRADES_FILE).write_text("\n".join(lines) + "\n")
+    points = build_curve(run)
     assert [point.seconds for point in points] == [0, 1, 2, 3, 4]
     assert [point.improvement for point in points] == [
         None,
@@ -267,8 +290,8 @@ def test_the_curve_has_the_improvement_of_each_state_and_the_best_so_far(tmp_pat
     assert [point.best for point in points] == [None, *(pytest.approx(x) for x in (0.1, 0.4, 0.4, 0.4))]
     # By hand: nothing yet counts as no improvement, and whoever has ended keeps what there is.
     short = points[:2]
-    assert average([points, short], "step", [0, 1, 2, 5]) == pytest.approx([0, 0.1, 0.25, 0.25])
-    assert average([points, short], "seconds", [0.5, 2.5]) == pytest.approx([0, 0.25])
+    assert average_curves([points, short], "step", [0, 1, 2, 5]) == pytest.approx([0, 0.1, 0.25, 0.25])
+    assert average_curves([points, short], "seconds", [0.5, 2.5]) == pytest.approx([0, 0.25])
 
 
 def test_the_command_grades_all_runs_of_a_folder_and_says_of_which_each_line_is(

@@ -7,10 +7,10 @@ import pytest
 from runs_made import HASHES, make
 from scipy import stats
 
+from mlagentbench.analysis.compare import Comparison, compare, select_sides
+from mlagentbench.analysis.runs import Run
 from mlagentbench.errors import UsageError
-from mlagentbench.reports.compare import Comparison, compare, sides
-from mlagentbench.reports.runs import Run
-from mlagentbench.terminal.standings import answer
+from mlagentbench.terminal.comparisons import summarize_comparison
 
 Many = Callable[..., list[Run]]
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -24,7 +24,8 @@ def many(tmp_path: Path) -> Many:
         place = tmp_path / "runs" / agent
         count = len(list(place.glob("*")))
         return [
-            make(place / f"{count + n}", each, task=task, agent=agent, **changes) for n, each in enumerate(improvements)
+            make(place / f"{count + n}", each, task=task, agent=agent, **changes)
+            for n, each in enumerate(improvements)
         ]
 
     return make_all
@@ -42,10 +43,16 @@ def test_the_better_one_is_named_with_how_much_how_sure_and_where(many: Many) ->
         and improved.difference == pytest.approx(2 / 3)
     )
     assert (success.a, success.b) == pytest.approx((1, 1 / 3)) and improvement.a == pytest.approx(0.5)
-    assert success.low is not None and success.low <= success.difference <= (success.high or 0) and success.chance > 0.9
+    assert (
+        success.low is not None
+        and success.low <= success.difference <= (success.high or 0)
+        and success.chance > 0.9
+    )
     assert {row.task: row.better for row in found.tasks} == {"one": "a", "two": "a", "three": ""}
     by_hand = stats.mannwhitneyu([0.5, 0.4, 0.6, 0.55, 0.45], [0.0, 0.05, -1, -0.1, 0.02]).pvalue
-    assert found.tasks[0].p_value == pytest.approx(by_hand) and found.tasks[0].adjusted == pytest.approx(3 * by_hand)
+    assert found.tasks[0].p_value == pytest.approx(by_hand) and found.tasks[0].adjusted == pytest.approx(
+        3 * by_hand
+    )
     assert found.left_out == () and found.warnings == ()
     other = compare(poor, good)
     assert {row.task: row.better for row in other.tasks} == {"one": "b", "two": "b", "three": ""}
@@ -58,9 +65,13 @@ def test_the_sentence_says_no_more_than_the_interval_does(many: Many) -> None:
     poor = many("poor", "one", *[0.0] * 8) + many("poor", "two", *[0.0] * 8)
     fair = many("fair", "one", *[0.5, 0.0] * 4) + many("fair", "two", *[0.5, 0.0] * 4)
     near = many("near", "one", *[0.5, 0.0] * 4) + many("near", "two", *[0.0, 0.5] * 4)
-    assert answer(compare(good, poor)).startswith("A, good, is better than B, poor: A minus B is +100.0 points")
-    assert answer(compare(poor, good)).startswith("B, good, is better than A, poor: A minus B is -100.0 points")
-    assert answer(compare(fair, near)).startswith(
+    assert summarize_comparison(compare(good, poor)).startswith(
+        "A, good, is better than B, poor: A minus B is +100.0 points"
+    )
+    assert summarize_comparison(compare(poor, good)).startswith(
+        "B, good, is better than A, poor: A minus B is -100.0 points"
+    )
+    assert summarize_comparison(compare(fair, near)).startswith(
         "A, fair, and B, near, cannot be told apart: A minus B is +0.0 points"
     )
 
@@ -69,8 +80,8 @@ def test_the_sentence_says_no_more_than_the_interval_does(many: Many) -> None:
     ("changes", "words"),
     [
         ({"edition": "paper"}, "two: the edition differs"),
-        ({"hashes": HASHES.but(grader="b" * 64)}, "two: the grader differs"),
-        ({"hashes": HASHES.but(data="b" * 64), "baseline": None}, "two: the data and baseline differ"),
+        ({"hashes": HASHES.replace(grader="b" * 64)}, "two: the grader differs"),
+        ({"hashes": HASHES.replace(data="b" * 64), "baseline": None}, "two: the data and baseline differ"),
         ({"ending": "fault"}, "two: no run of the second can be judged (faults, unfinished, or no baseline)"),
         ({"task": "third"}, "two: only the first has runs of it"),
     ],
@@ -97,25 +108,36 @@ def test_faults_count_for_nothing_and_are_told_of(many: Many) -> None:
     a, b = many("a", "one", 0.5, 0.4), many("b", "one", 0.0, 0.1)
     found = compare(a + many("a", "one", None, ending="fault"), b)
     assert found.measures == compare(a, b).measures
-    assert "a on one: 1 of 3 runs ended as a fault, or were never graded, and count for nothing" in found.warnings
+    assert (
+        "a on one: 1 of 3 runs ended as a fault, or were never graded, and count for nothing"
+        in found.warnings
+    )
 
 
-def test_two_entrants_of_one_batch_are_named_and_a_folder_of_several_is_a_mistake(many: Many, tmp_path: Path) -> None:
+def test_two_entrants_of_one_batch_are_named_and_a_folder_of_several_is_a_mistake(
+    many: Many, tmp_path: Path
+) -> None:
     many("a", "one", 0.5)
     many("b", "one", 0.1)
-    first, second, names = sides("b", "a", [tmp_path / "runs"])
-    assert ({run.who for run in first}, {run.who for run in second}, names) == ({"b"}, {"a"}, ("b", "a"))
-    with pytest.raises(UsageError, match=r"has runs of 2 entrants: a, b; name the two .* compare 'a' 'b' --in"):
-        sides(str(tmp_path / "runs"), str(tmp_path / "runs" / "a"), [])
+    first, second, names = select_sides("b", "a", [tmp_path / "runs"])
+    assert ({run.agent_label for run in first}, {run.agent_label for run in second}, names) == (
+        {"b"},
+        {"a"},
+        ("b", "a"),
+    )
+    with pytest.raises(
+        UsageError, match=r"has runs of 2 entrants: a, b; name the two .* compare 'a' 'b' --in"
+    ):
+        select_sides(str(tmp_path / "runs"), str(tmp_path / "runs" / "a"), [])
     with pytest.raises(UsageError, match="no run is of 'c'; there are: a, b"):
-        sides("a", "c", [tmp_path / "runs"])
+        select_sides("a", "c", [tmp_path / "runs"])
 
 
 def test_one_entrant_in_two_folders_is_told_apart_by_the_folders(many: Many, tmp_path: Path) -> None:
     before, after = tmp_path / "before", tmp_path / "after"
     for place, improvement in ((before, 0.0), (after, 0.5)):
         make(place / "run", improvement)
-    assert sides(str(before), str(after), [])[2] == (f"played in {before}", f"played in {after}")
+    assert select_sides(str(before), str(after), [])[2] == (f"played in {before}", f"played in {after}")
 
 
 def test_the_command_prints_for_people_and_for_programs(many: Many, cli: Cli, tmp_path: Path) -> None:
@@ -123,7 +145,9 @@ def test_the_command_prints_for_people_and_for_programs(many: Many, cli: Cli, tm
     many("b", "one", 0.0, 0.1)
     folders = (tmp_path / "runs" / "a", tmp_path / "runs" / "b")
     said = cli("compare", *folders)
-    assert said.returncode == 0 and said.stderr == "" and said.stdout.startswith("A, a, is better than B, b: ")
+    assert (
+        said.returncode == 0 and said.stderr == "" and said.stdout.startswith("A, a, is better than B, b: ")
+    )
     assert "note: one task only" in said.stdout
     found = Comparison.model_validate(json.loads(cli("compare", *folders, "--json").stdout))
     assert found.measures[0].difference == 1.0

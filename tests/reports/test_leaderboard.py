@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from runs_made import BASELINE, HASHES, make
 
+from mlagentbench.analysis.leaderboard import Leaderboard, build_leaderboard, exclude_runs
+from mlagentbench.analysis.runs import Run, read_runs
 from mlagentbench.errors import UsageError
-from mlagentbench.reports.leaderboard import Leaderboard, leaderboard, without
-from mlagentbench.reports.runs import Run, read
-from mlagentbench.terminal.standings import in_markdown
+from mlagentbench.terminal.comparisons import markdown_lines
 
 Made = Callable[..., Run]
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -25,8 +25,12 @@ def made(tmp_path: Path) -> Made:
 def test_entrants_are_ranked_by_success_over_tasks_and_share_a_rank_if_they_must(made: Made) -> None:
     runs = [made(0.5, agent=who, task=task) for who in ("best", "also best") for task in ("one", "two")]
     runs += [made(gain, agent="last", task=task) for task, gain in (("one", 0.5), ("two", 0.0))]
-    found = leaderboard(runs)
-    assert [(place.rank, place.who) for place in found.places] == [(1, "also best"), (1, "best"), (3, "last")]
+    found = build_leaderboard(runs)
+    assert [(place.rank, place.agent) for place in found.places] == [
+        (1, "also best"),
+        (1, "best"),
+        (3, "last"),
+    ]
     assert found.tasks == ("one", "two") and found.edition == "open"
     assert found.places[0].ranks == (1, 0, 0) and (found.places[0].low, found.places[0].high) == (1, 1)
     # One run a task: the tasks drawn decide. Both are "one" in a quarter of all resamples, and then all share rank 1.
@@ -36,7 +40,7 @@ def test_entrants_are_ranked_by_success_over_tasks_and_share_a_rank_if_they_must
 
 def test_without_doubt_there_is_no_span_of_ranks(made: Made) -> None:
     runs = [made(gain, agent=who) for who, gain in (("good", 0.5), ("poor", 0.0)) for _ in range(4)]
-    assert [(place.who, place.low, place.high) for place in leaderboard(runs).places] == [
+    assert [(place.agent, place.low, place.high) for place in build_leaderboard(runs).places] == [
         ("good", 1, 1),
         ("poor", 2, 2),
     ]
@@ -45,37 +49,47 @@ def test_without_doubt_there_is_no_span_of_ranks(made: Made) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"edition": "paper", "task": "other"}, "editions cannot be mixed, .* of open and paper: .* --without paper"),
         (
-            {"hashes": HASHES.but(grader="b" * 64)},
+            {"edition": "paper", "task": "other"},
+            "editions cannot be mixed, .* of open and paper: .* --without paper",
+        ),
+        (
+            {"hashes": HASHES.replace(grader="b" * 64)},
             r"toy was graded against a different grader: grader aaaaaaaa .such as",
         ),
-        ({"hashes": HASHES.but(data="b" * 64)}, "toy .* a different data: .* leave one out with --without bbbbbbbb"),
         (
-            {"baseline": BASELINE.but(mean=11.0)},
+            {"hashes": HASHES.replace(data="b" * 64)},
+            "toy .* a different data: .* leave one out with --without bbbbbbbb",
+        ),
+        (
+            {"baseline": BASELINE.replace(mean=11.0)},
             "toy .* a different baseline: .* leave one out with --without [0-9a-f]{8}",
         ),
     ],
 )
-def test_what_differs_by_hash_is_refused_with_a_way_out(made: Made, changes: dict[str, object], words: str) -> None:
+def test_what_differs_by_hash_is_refused_with_a_way_out(
+    made: Made, changes: dict[str, object], words: str
+) -> None:
     runs = [made(0.3), made(0.3, agent="other", **changes)]
     with pytest.raises(UsageError, match=words) as caught:
-        leaderboard(runs)
+        build_leaderboard(runs)
     assert "\n" not in str(caught.value)
-    left = without(runs, [str(caught.value).rpartition("--without ")[2]])
-    assert [place.who for place in leaderboard(left).places] == ["played"]
+    left = exclude_runs(runs, [str(caught.value).rpartition("--without ")[2]])
+    assert [place.agent for place in build_leaderboard(left).places] == ["played"]
 
 
 def test_a_baseline_measured_elsewhere_is_the_same_if_its_figures_are(made: Made) -> None:
-    leaderboard([made(0.3), made(0.3, baseline=BASELINE.but(hardware="elsewhere"))])
+    build_leaderboard([made(0.3), made(0.3, baseline=BASELINE.replace(hardware="elsewhere"))])
 
 
 @pytest.mark.parametrize(
     ("name", "words"), [("abc", "too short"), ("feedbeef", "no run has"), ("open", "nothing is left")]
 )
-def test_leaving_out_what_is_not_there_or_all_there_is_is_a_mistake(made: Made, name: str, words: str) -> None:
+def test_leaving_out_what_is_not_there_or_all_there_is_is_a_mistake(
+    made: Made, name: str, words: str
+) -> None:
     with pytest.raises(UsageError, match=words):
-        without([made(0.3)], [name])
+        exclude_runs([made(0.3)], [name])
 
 
 def test_unfinished_runs_are_refused_unless_told_and_then_counted(made: Made) -> None:
@@ -83,16 +97,16 @@ def test_unfinished_runs_are_refused_unless_told_and_then_counted(made: Made) ->
     with pytest.raises(
         UsageError, match=r"1 of 2 runs are unfinished, such as .*001: finish them, or pass --unfinished"
     ):
-        leaderboard(runs)
-    (place,) = leaderboard(runs, unfinished=True).places
-    assert place.overall.success_rate.value == 1.0 and place.marks == (
+        build_leaderboard(runs)
+    (place,) = build_leaderboard(runs, skip_unfinished=True).places
+    assert place.overall.success_rate.value == 1.0 and place.notes == (
         "1 of 2 runs are unfinished and count for nothing",
     )
 
 
 def test_unsandboxed_runs_and_faults_are_marked(made: Made) -> None:
-    (place,) = leaderboard([made(0.3, sandbox="none"), made(0.3), made(ending="fault")]).places
-    assert place.marks == (
+    (place,) = build_leaderboard([made(0.3, sandbox="none"), made(0.3), made(ending="fault")]).places
+    assert place.notes == (
         "1 of 3 runs ended as a fault, or were never graded, and count for nothing",
         "1 of 3 runs were not sandboxed",
     )
@@ -101,12 +115,14 @@ def test_unsandboxed_runs_and_faults_are_marked(made: Made) -> None:
 def test_who_lacks_a_task_is_shown_without_a_rank(made: Made) -> None:
     runs = [made(0.0, agent="whole", task=task) for task in ("one", "two")]
     runs += [made(0.5, agent="half", task="one"), made(agent="half", task="two", ending="fault")]
-    whole, half = leaderboard(runs).places
-    assert (whole.who, whole.rank, half.who, half.rank) == ("whole", 1, "half", None)
-    assert half.marks[0] == "no rank: nothing to judge on two"
+    whole, half = build_leaderboard(runs).places
+    assert (whole.agent, whole.rank, half.agent, half.rank) == ("whole", 1, "half", None)
+    assert half.notes[0] == "no rank: nothing to judge on two"
 
 
-def test_the_command_prints_for_people_for_papers_and_for_programs(made: Made, cli: Cli, tmp_path: Path) -> None:
+def test_the_command_prints_for_people_for_papers_and_for_programs(
+    made: Made, cli: Cli, tmp_path: Path
+) -> None:
     made(0.5, agent="good", sandbox="none")
     made(0.0, agent="poor")
     said = cli("leaderboard", tmp_path / "runs")
@@ -115,7 +131,7 @@ def test_the_command_prints_for_people_for_papers_and_for_programs(made: Made, c
     table = cli("leaderboard", tmp_path / "runs", "--markdown").stdout
     assert "| 1 | 1 | good \\* | 100.0 % (21 to 100) |" in table and "\n|---|" in table
     found = Leaderboard.model_validate(json.loads(cli("leaderboard", tmp_path / "runs", "--json").stdout))
-    assert found == leaderboard(read([tmp_path / "runs"]))
+    assert found == build_leaderboard(read_runs([tmp_path / "runs"]))
     made(0.0, edition="paper")
     wrong = cli("leaderboard", tmp_path / "runs")
     assert wrong.returncode == 2 and wrong.stdout == "" and wrong.stderr.count("\n") == 1
@@ -128,21 +144,21 @@ def test_a_run_that_is_handed_in_again_counts_once(
     for again, told in (("copy", {"id": first.spec.id}), ("renamed", {"id": "another", "trace": "t" * 64})):
         place = tmp_path / "again" / again
         make(place, 0.5, **told)
-        assert [run.folder.path for run in read([tmp_path / "runs", place])] == [first.folder.path]
+        assert [run.folder.path for run in read_runs([tmp_path / "runs", place])] == [first.folder.path]
         assert capsys.readouterr().err == f"{place} is {first.folder.path} again: counted once\n"
 
 
 def test_a_copy_that_was_made_while_the_run_went_on_does_not_hide_its_end(made: Made) -> None:
     made(ending=None, id="same")
     done = made(0.5, id="same")
-    assert [run.name for run in read([done.folder.path.parent])] == [done.name]
+    assert [run.name for run in read_runs([done.folder.path.parent])] == [done.name]
 
 
 @pytest.mark.parametrize("told", [{"trace": "t" * 64, "seconds": 0.003}, {"trace": "", "seconds": 60.0}])
 def test_short_runs_that_look_alike_are_two(made: Made, told: dict[str, object]) -> None:
     runs = [made(**told), made(**told)]
-    assert len(read([run.folder.path for run in runs])) == 2
+    assert len(read_runs([run.folder.path for run in runs])) == 2
 
 
 def test_a_name_can_neither_end_a_cell_nor_be_markup() -> None:
-    assert list(in_markdown([{"entrant": "a|b<img>\n*"}]))[-1] == "| a\\|b\\<img\\> \\* |"
+    assert list(markdown_lines([{"entrant": "a|b<img>\n*"}]))[-1] == "| a\\|b\\<img\\> \\* |"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from parrot import Parrot
+from fake_model import FakeModel
 
 from mlagentbench.agents.act import Act
 from mlagentbench.agents.autogpt import Autogpt
@@ -19,14 +19,14 @@ from mlagentbench.agents.reference import Reference
 from mlagentbench.agents.research import Research
 from mlagentbench.agents.tools import Tools
 from mlagentbench.agents.tuner import Tuner
-from mlagentbench.environment import Environment
+from mlagentbench.analysis.anytime import grade_steps
+from mlagentbench.analysis.runs import read_runs
+from mlagentbench.environment.environment import Environment
 from mlagentbench.errors import ModelFault
+from mlagentbench.process.claims import extract_numbers, find_claims, is_supported
+from mlagentbench.process.findings import Finding, collect_findings, rule_titles
 from mlagentbench.records import Call, Reply, Result, ToolCall
-from mlagentbench.reports.anytime import grade_steps
-from mlagentbench.reports.process.figures import claims, numbers, shown
-from mlagentbench.reports.process.findings import Finding, findings, kinds
-from mlagentbench.reports.runs import read
-from mlagentbench.runner.setup import set_up
+from mlagentbench.runner.setup import prepare_setup
 
 Play = Callable[..., Result]
 GUESSING = """GUESS = {guess}
@@ -47,7 +47,7 @@ def all_found(play: Play) -> Callable[..., tuple[Finding, ...]]:
             for step in steps:
                 env.step(step if isinstance(step, Call) else Call(action=step[0], args=step[1]))
 
-        return findings(read([Path(play(behave, **told).folder)])[0])
+        return collect_findings(read_runs([Path(play(behave, **told).folder)])[0])
 
     return play_out
 
@@ -84,11 +84,13 @@ def test_an_agent_that_makes_no_mistake_has_no_finding(found, agent):
 def test_the_agent_that_does_nothing_submits_nothing(found):
     seen = found(agent=Nothing())
     assert list(seen) == ["no-submission"]
-    assert seen["no-submission"].sentence == "Nothing was left that could be graded: submission.csv is missing."
+    assert (
+        seen["no-submission"].sentence == "Nothing was left that could be graded: submission.csv is missing."
+    )
 
 
 def test_every_rule_has_a_title_and_there_are_those_that_were_asked_for():
-    assert kinds().keys() >= {
+    assert rule_titles().keys() >= {
         "parsing-error",
         "repeated-action",
         "unrepaired-error",
@@ -99,13 +101,13 @@ def test_every_rule_has_a_title_and_there_are_those_that_were_asked_for():
         "worse-than-best",
         "broken-rule",
     }
-    assert all(kinds().values())
+    assert all(rule_titles().values())
 
 
 def test_replies_that_cannot_be_read_are_parsing_errors_of_their_step(found):
     good = 'Thought: run\nAction: Execute Script\nAction Input: {"script_name": "train.py"}'
     done = 'Thought: submit\nAction: Final Answer\nAction Input: {"final_answer": "done"}'
-    seen = found(agent=React(), models={"main": Parrot([good, "What?", "Action: Dance", done])})
+    seen = found(agent=React(), models={"main": FakeModel([good, "What?", "Action: Dance", done])})
     assert list(seen) == ["parsing-error"]
     assert seen["parsing-error"].steps == (2,)
     assert seen["parsing-error"].sentence == "2 replies could not be used and had to be asked for again."
@@ -113,27 +115,33 @@ def test_replies_that_cannot_be_read_are_parsing_errors_of_their_step(found):
 
 def test_a_step_that_is_lost_to_bad_replies_is_a_parsing_error(found):
     done = 'Action: Final Answer\nAction Input: {"final_answer": "done"}'
-    seen = found(agent=Act(), models={"main": Parrot([*["What?"] * 5, done])})
+    seen = found(agent=Act(), models={"main": FakeModel([*["What?"] * 5, done])})
     assert seen["parsing-error"].steps == (1,)
     assert "1 step could not be done" in seen["parsing-error"].sentence
 
 
 def test_json_that_is_none_is_a_parsing_error_of_autogpt(found):
-    said = json.dumps({"thoughts": {"text": "x"}, "command": {"name": "Final Answer", "args": {"final_answer": "x"}}})
-    assert found(agent=Autogpt(), models={"main": Parrot(["no JSON", said])})["parsing-error"].steps == (1,)
+    said = json.dumps(
+        {"thoughts": {"text": "x"}, "command": {"name": "Final Answer", "args": {"final_answer": "x"}}}
+    )
+    assert found(agent=Autogpt(), models={"main": FakeModel(["no JSON", said])})["parsing-error"].steps == (
+        1,
+    )
 
 
 def test_a_reply_without_a_tool_and_an_unknown_tool_are_parsing_errors(found):
     dance = Reply(calls=(ToolCall(id="1", name="dance", arguments="{}"),))
     done = Reply(calls=(ToolCall(id="2", name="final_answer", arguments='{"final_answer": "x"}'),))
-    seen = found(agent=Tools(), models={"main": Parrot([dance, "I think.", done])})["parsing-error"]
+    seen = found(agent=Tools(), models={"main": FakeModel([dance, "I think.", done])})["parsing-error"]
     assert seen.steps == (1, 2)
     assert "1 step could not be done" in seen.sentence
     assert "1 reply could not be used" in seen.sentence
 
 
 def test_wrong_arguments_are_a_parsing_error_and_a_missing_file_is_none(found):
-    seen = found(("Read File", {"name": "train.py"}), ("Read File", {"file_name": "no.py"}), execute(), answer())
+    seen = found(
+        ("Read File", {"name": "train.py"}), ("Read File", {"file_name": "no.py"}), execute(), answer()
+    )
     assert list(seen) == ["parsing-error"]
     assert seen["parsing-error"].steps == (1,)
 
@@ -145,7 +153,10 @@ def test_the_same_action_with_the_same_answer_is_a_repetition(all_found):
         ("repeated-action", (1, 5)),
         ("repeated-action", (2, 4)),
     ]
-    assert seen[1].sentence == "'List Files .' was done 2 times with the same answer, although nothing had changed."
+    assert (
+        seen[1].sentence
+        == "'List Files .' was done 2 times with the same answer, although nothing had changed."
+    )
 
 
 def test_what_is_looked_at_again_after_a_change_is_no_repetition(found):
@@ -194,7 +205,10 @@ def test_an_edit_after_the_last_run_was_never_executed(found):
     seen = found(execute(), write("train.py", GUESSING.format(guess=4)), answer())
     assert list(seen) == ["unexecuted-edit"]
     assert seen["unexecuted-edit"].steps == (2,)
-    assert seen["unexecuted-edit"].sentence == "train.py was changed in step 2, and what it became was never run."
+    assert (
+        seen["unexecuted-edit"].sentence
+        == "train.py was changed in step 2, and what it became was never run."
+    )
 
 
 def test_a_module_is_executed_by_the_script_that_imports_it(found):
@@ -233,7 +247,10 @@ def test_going_from_good_to_worse_is_told_by_the_figures_that_scripts_print(foun
     seen = found(write("train.py", good), execute(), write("train.py", bad), execute(), answer())
     assert list(seen) == ["worse-than-best"]
     assert seen["worse-than-best"].steps == (2, 4)
-    assert seen["worse-than-best"].sentence == "Step 2 printed a validation figure of 2.5, but the last one was 95.5."
+    assert (
+        seen["worse-than-best"].sentence
+        == "Step 2 printed a validation figure of 2.5, but the last one was 95.5."
+    )
 
 
 def test_who_brings_the_best_submission_back_is_not_blamed(found):
@@ -242,7 +259,10 @@ def test_who_brings_the_best_submission_back_is_not_blamed(found):
         ("Copy File", {"source": one, "destination": other})
         for one, other in (("submission.csv", "best.csv"), ("best.csv", "submission.csv"))
     )
-    assert found(write("train.py", good), execute(), keep, write("train.py", bad), execute(), back, answer()) == {}
+    assert (
+        found(write("train.py", good), execute(), keep, write("train.py", bad), execute(), back, answer())
+        == {}
+    )
 
 
 def test_grades_of_steps_count_more_than_figures(play):
@@ -254,16 +274,16 @@ def test_grades_of_steps_count_more_than_figures(play):
         env.step(Call(action="Write File", args={"file_name": "submission.csv", "content": "id\n"}))
         env.step(Call(action="Final Answer", args={"final_answer": "done"}))
 
-    run = read([Path(play(behave).folder)])[0]
-    assert "worse-than-best" not in {finding.kind for finding in findings(run)}
+    run = read_runs([Path(play(behave).folder)])[0]
+    assert "worse-than-best" not in {finding.kind for finding in collect_findings(run)}
     grade_steps([run], lambda line: None)
-    seen = {finding.kind: finding for finding in findings(run)}["worse-than-best"]
+    seen = {finding.kind: finding for finding in collect_findings(run)}["worse-than-best"]
     assert seen.steps == (2, 6)
     assert seen.sentence == "Step 2 would have scored 2.5, but what was submitted is not valid."
 
 
 def test_a_read_only_file_that_was_touched_is_a_broken_rule(found, toy):
-    setup = set_up(str(toy), "open", "none", lambda line: None)
+    setup = prepare_setup(str(toy), "open", "none", lambda line: None)
     touch = "open('questions.csv', 'a').write('more')"
     seen = found(write("touch.py", touch), execute("touch.py"), execute(), answer(), setup=setup)
     assert list(seen) == ["broken-rule"]
@@ -275,7 +295,7 @@ def test_violations_that_the_grader_saw_point_to_the_step_that_wrote_them(varian
     forbidding = '\n\ndef violations(folder):\n    return ["train.py line 1 imports os"]\n'
     folder = variant({})
     (folder / "grade.py").write_text((folder / "grade.py").read_text() + forbidding)
-    setup = set_up(str(folder), "open", "bwrap", lambda line: None)
+    setup = prepare_setup(str(folder), "open", "bwrap", lambda line: None)
 
     def behave(env: Environment) -> None:
         env.step(Call(action="List Files", args={"dir_path": "."}))
@@ -284,7 +304,7 @@ def test_violations_that_the_grader_saw_point_to_the_step_that_wrote_them(varian
         env.step(Call(action="Execute Script", args={"script_name": "train.py"}))
         env.step(Call(action="Final Answer", args={"final_answer": "done"}))
 
-    (seen,) = findings(read([Path(play(behave, setup=setup).folder)])[0])
+    (seen,) = collect_findings(read_runs([Path(play(behave, setup=setup).folder)])[0])
     assert (seen.kind, seen.steps) == ("broken-rule", (2,))
     assert seen.sentence == "Against the rules of the task: train.py line 1 imports os."
 
@@ -301,19 +321,21 @@ def test_a_figure_that_nothing_showed_is_told_from_one_that_was_printed(found):
 
 
 def test_a_plan_that_only_the_reply_holds_is_read_too(found):
-    entries = (
-        "Reflection: x\nResearch Plan and Status: the baseline has an accuracy of 0.9131.\nFact Check: x\nThought: x"
-    )
+    entries = "Reflection: x\nResearch Plan and Status: the baseline has an accuracy of 0.9131.\nFact Check: x\nThought: x"
     said = f'{entries}\nAction: Final Answer\nAction Input: {{"final_answer": "x"}}'
-    seen = found(agent=Research(), models={"main": Parrot([said])})
+    seen = found(agent=Research(), models={"main": FakeModel([said])})
     assert "accuracy of 0.9131" in seen["unshown-figure"].sentence
 
 
 def test_what_the_task_says_is_shown(variant, play):
-    setup = set_up(str(variant({"description.md": "The starter's error is 3.77."})), "open", "bwrap", lambda line: None)
+    setup = prepare_setup(
+        str(variant({"description.md": "The starter's error is 3.77."})), "open", "bwrap", lambda line: None
+    )
     said = 'Thought: the error is 3.77.\nAction: Final Answer\nAction Input: {"final_answer": "x"}'
-    result = play(lambda env: React().run(env), setup=setup, models={"main": Parrot([said])})
-    assert [finding.kind for finding in findings(read([Path(result.folder)])[0])] == ["no-submission"]
+    result = play(lambda env: React().run(env), setup=setup, models={"main": FakeModel([said])})
+    assert [finding.kind for finding in collect_findings(read_runs([Path(result.folder)])[0])] == [
+        "no-submission"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -332,9 +354,9 @@ def test_what_the_task_says_is_shown(variant, play):
     ],
 )
 def test_a_figure_may_be_rounded_or_derived_in_a_simple_way(said, seen):
-    (claim,) = claims(said)
-    assert shown(claim, sorted(numbers(seen)))
-    assert not shown(claim, sorted(numbers("0.3333 77 and 4711")))
+    (claim,) = find_claims(said)
+    assert is_supported(claim, sorted(extract_numbers(seen)))
+    assert not is_supported(claim, sorted(extract_numbers("0.3333 77 and 4711")))
 
 
 @pytest.mark.parametrize(
@@ -354,20 +376,24 @@ def test_a_figure_may_be_rounded_or_derived_in_a_simple_way(said, seen):
     ],
 )
 def test_wishes_settings_and_code_are_no_claims(said):
-    assert list(claims(said)) == []
+    assert list(find_claims(said)) == []
 
 
-@pytest.mark.parametrize("said", ["1," * 50_000, "accuracy of 1e" + "9" * 9_000, "accuracy is " * 5_000, "0." * 50_000])
+@pytest.mark.parametrize(
+    "said", ["1," * 50_000, "accuracy of 1e" + "9" * 9_000, "accuracy is " * 5_000, "0." * 50_000]
+)
 def test_no_text_takes_long_to_read(said):
     started = time.process_time()
-    assert not [claim for claim in claims(said) if shown(claim, sorted(numbers(said + " 0.5")))]
+    assert not [
+        claim for claim in find_claims(said) if is_supported(claim, sorted(extract_numbers(said + " 0.5")))
+    ]
     assert time.process_time() - started < 2
 
 
 def test_a_record_that_cannot_be_read_is_a_finding_and_stops_no_report(play):
     folder = Path(play(lambda env: Baseline().run(env)).folder)
     (folder / "trace.jsonl").write_text("{}\n{}\n")
-    (seen,) = findings(read([folder])[0])
+    (seen,) = collect_findings(read_runs([folder])[0])
     assert seen.kind == "damaged-record"
     assert "line 1 is damaged" in seen.sentence
 
@@ -375,4 +401,4 @@ def test_a_record_that_cannot_be_read_is_a_finding_and_stops_no_report(play):
 def test_a_run_that_is_still_going_is_looked_at_too(play, tmp_path):
     folder = Path(play(lambda env: Baseline().run(env)).folder)
     (folder / "result.json").unlink()
-    assert findings(read([folder])[0]) == ()
+    assert collect_findings(read_runs([folder])[0]) == ()

@@ -13,18 +13,24 @@ from typing import Any
 import pytest
 from runs_made import make
 
+from mlagentbench.analysis import paper
+from mlagentbench.analysis.metrics import summarize_runs
+from mlagentbench.analysis.runs import read_runs
 from mlagentbench.errors import UsageError
-from mlagentbench.hashing import file_hash
+from mlagentbench.pages.site import run_pages
+from mlagentbench.pages.site.grids import build_grids
+from mlagentbench.pages.site.overview import build_overview
+from mlagentbench.pages.site.report import WrittenReport, write_report
+from mlagentbench.pages.site.tables import escape_latex
+from mlagentbench.process.judgements import (
+    CriterionScore,
+    Judgement,
+    RunJudgements,
+    read_judgements,
+    rubric_criteria,
+)
 from mlagentbench.records import Result
-from mlagentbench.reports import paper
-from mlagentbench.reports.metrics import summarise
-from mlagentbench.reports.process.judge import Judged, Judgement, Mark, criteria, judgement_of
-from mlagentbench.reports.runs import read
-from mlagentbench.reports.site import pages
-from mlagentbench.reports.site.facts import facts
-from mlagentbench.reports.site.grids import grids
-from mlagentbench.reports.site.tables import escaped
-from mlagentbench.reports.site.write import Written, write
+from mlagentbench.system.hashing import hash_file
 
 EVIL = "<img src=x onerror=alert(1)>"
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -34,8 +40,8 @@ def quiet(line: str) -> None:
     """Nobody listens."""
 
 
-def report(*folders: Path, out: Path) -> Written:
-    return write(read(folders), out, quiet)
+def report(*folders: Path, out: Path) -> WrittenReport:
+    return write_report(read_runs(folders), out, quiet)
 
 
 def rows(out: Path, name: str) -> list[dict[str, str]]:
@@ -86,7 +92,9 @@ def index(site: Path) -> str:
     return (site / "index.html").read_text()
 
 
-def test_faults_unfinished_and_unsandboxed_runs_stand_on_top_and_beside_every_figure(index: str, site: Path) -> None:
+def test_faults_unfinished_and_unsandboxed_runs_stand_on_top_and_beside_every_figure(
+    index: str, site: Path
+) -> None:
     notice = index[index.index('class="notice') : index.index('id="success"')]
     for words in (
         "1 run ended as a fault",
@@ -103,9 +111,16 @@ def test_faults_unfinished_and_unsandboxed_runs_stand_on_top_and_beside_every_fi
     cell = next(row for row in rows(site, "success") if row["task"] == "imdb")
     odd = next(name for name in cell if name.startswith("odd") and name.endswith("apart"))
     assert cell[odd] == "1 fault, 1 unfinished, 1 unsandboxed"
-    assert cell[odd.replace("apart", "of")] == "1/2"  # neither the fault nor the unfinished one is in the rate
+    assert (
+        cell[odd.replace("apart", "of")] == "1/2"
+    )  # neither the fault nor the unfinished one is in the rate
     verdicts = {row["run"]: row["verdict"] for row in rows(site, "runs")}
-    assert [verdicts[f"imdb-odd-{number}"] for number in range(4)] == ["invalid", "fault", "unfinished", "success"]
+    assert [verdicts[f"imdb-odd-{number}"] for number in range(4)] == [
+        "invalid",
+        "fault",
+        "unfinished",
+        "success",
+    ]
 
 
 def test_tasks_come_in_the_order_of_the_paper_and_its_columns_stand_beside(site: Path) -> None:
@@ -116,7 +131,7 @@ def test_tasks_come_in_the_order_of_the_paper_and_its_columns_stand_beside(site:
     assert [float(row["good"]) for row in found] == [1, 1, 1, 1]
     gains = rows(site, "improvement")
     assert float(gains[0]["good"]) == pytest.approx(0.5) and float(gains[-1]["weak"]) == pytest.approx(0.02)
-    assert all(f"paper: {name}" in gains[0] for name in paper.improvement().entrants)
+    assert all(f"paper: {name}" in gains[0] for name in paper.load_improvements().agents)
 
 
 def test_the_tables_of_the_paper_come_as_latex_and_markdown(site: Path) -> None:
@@ -133,10 +148,10 @@ def test_the_tables_of_the_paper_come_as_latex_and_markdown(site: Path) -> None:
 
 
 def test_latex_prints_any_name_as_it_is() -> None:
-    assert escaped("a_b & 50 % {x} $1 #2 ~ ^ \\") == (
+    assert escape_latex("a_b & 50 % {x} $1 #2 ~ ^ \\") == (
         r"a\_b \& 50 \% \{x\} \$1 \#2 \textasciitilde{} \textasciicircum{} \textbackslash{}"
     )
-    assert escaped("two\nlines\u202e") == "two lines⟨U+202E⟩"
+    assert escape_latex("two\nlines\u202e") == "two lines⟨U+202E⟩"
 
 
 def test_every_table_is_there_for_programs_and_says_what_it_rests_on(site: Path, index: str) -> None:
@@ -156,7 +171,9 @@ def test_every_table_is_there_for_programs_and_says_what_it_rests_on(site: Path,
     for name in names:
         told = json.loads((site / "tables" / f"{name}.json").read_text())
         assert (
-            "open edition" in told["about"] and "a chip" in told["about"] and len(told["rows"]) == len(rows(site, name))
+            "open edition" in told["about"]
+            and "a chip" in told["about"]
+            and len(told["rows"]) == len(rows(site, name))
         )
     for link in re.findall(r'href="((?:tables|figures|runs)/[^"]+)"', index):
         assert (site / link).is_file(), link
@@ -176,38 +193,40 @@ def test_what_a_model_judged_is_marked_as_an_opinion(tmp_path: Path) -> None:
     run = make(tmp_path / "run", 0.3, said=("fine",))
     told = {
         "rubric": "r",
-        "trace": file_hash(run.folder.trace.path),
+        "trace": hash_file(run.folder.trace.path),
         "judged": "2026-01-01T00:00:00",
         "model": "provider:judge",
     }
     for scores in ((2, 5), (3, 5)):
         marks = [
-            Mark(criterion=name, score=score, sentence="So.") for name, score in zip(criteria(), scores, strict=False)
+            CriterionScore(criterion=name, score=score, sentence="So.")
+            for name, score in zip(rubric_criteria(), scores, strict=False)
         ]
-        old = judgement_of(run)
+        old = read_judgements(run)
         both = (*(old.judgements if old else ()), Judgement(marks=tuple(marks), **told))
-        run.folder.keep("judged.json", Judged(judgements=both).model_dump_json())
+        run.folder.write_file("judged.json", RunJudgements(judgements=both).model_dump_json())
     report(tmp_path / "run", out=tmp_path / "site")
     assert rows(tmp_path / "site", "judged")[0] == {
         "who": "played",
-        "criterion": criteria()[0],
+        "criterion": rubric_criteria()[0],
         "mean": "3.0",
         "runs": "1",
     }
     text = (tmp_path / "site" / "index.html").read_text()
     assert (
-        "Opinions, not measurements: provider:judge" in text and "50% were the same and 100% at most one apart" in text
+        "Opinions, not measurements: provider:judge" in text
+        and "50% were the same and 100% at most one apart" in text
     )
 
 
 def test_a_task_in_two_settings_stands_twice_beside_the_paper_s_row(tmp_path: Path) -> None:
     make(tmp_path / "runs" / "one", 0.3, task="imdb")
     make(tmp_path / "runs" / "two", 0.4, task="imdb", edition="paper")
-    runs = read([tmp_path / "runs"])
-    board = grids(summarise(runs), ["played"])[0]
+    runs = read_runs([tmp_path / "runs"])
+    board = build_grids(summarize_runs(runs), ["played"])[0]
     assert list(board.tasks) == ["imdb (open)", "imdb (paper)"]
-    assert [board.quoted(task, "Claude v3") for task in board.tasks] == [0.25, 0.25]
-    assert "cannot be compared" in facts(runs).cautions[-1]
+    assert [board.paper_value(task, "Claude v3") for task in board.tasks] == [0.25, 0.25]
+    assert "cannot be compared" in build_overview(runs).warnings[-1]
 
 
 def test_without_a_task_that_all_have_run_nobody_is_said_to_be_alone(tmp_path: Path) -> None:
@@ -215,7 +234,9 @@ def test_without_a_task_that_all_have_run_nobody_is_said_to_be_alone(tmp_path: P
         make(tmp_path / "runs" / str(number), 0.3, agent=agent, task=task)
     report(tmp_path / "runs", out=tmp_path / "site")
     text = (tmp_path / "site" / "index.html").read_text()
-    assert "No task was run and judged for every contestant." in text and "It takes two contestants" not in text
+    assert (
+        "No task was run and judged for every contestant." in text and "It takes two contestants" not in text
+    )
 
 
 def test_a_run_that_has_just_begun_makes_a_report(tmp_path: Path) -> None:
@@ -272,11 +293,11 @@ def test_two_runs_of_one_name_have_a_page_each(tmp_path: Path) -> None:
 
 
 def test_many_pages_are_made_by_several_processes_and_none_is_lost(tmp_path: Path) -> None:
-    for seed in range(pages.WORTH + 1):
+    for seed in range(run_pages.MIN_PAGES_FOR_POOL + 1):
         make(tmp_path / "runs" / f"run-{seed}", seed / 100, seed=seed)
     heard: list[str] = []
-    write(read([tmp_path / "runs"]), tmp_path / "site", heard.append)
-    assert len(list((tmp_path / "site" / "runs").glob("*.html"))) == pages.WORTH + 1
+    write_report(read_runs([tmp_path / "runs"]), tmp_path / "site", heard.append)
+    assert len(list((tmp_path / "site" / "runs").glob("*.html"))) == run_pages.MIN_PAGES_FOR_POOL + 1
 
 
 def test_graded_steps_become_curves(play: Callable[..., Result], tmp_path: Path, cli: Cli, do: Any) -> None:
@@ -300,14 +321,20 @@ def test_the_command_says_where_the_report_lies(tmp_path: Path, cli: Cli) -> Non
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"1 run (1 fault): {tmp_path / 'site' / 'index.html'}\n"
     nowhere = cli("report", tmp_path / "nowhere", "-o", tmp_path / "other")
-    assert nowhere.returncode == 2 and len(nowhere.stderr.splitlines()) == 1 and not (tmp_path / "other").exists()
+    assert (
+        nowhere.returncode == 2
+        and len(nowhere.stderr.splitlines()) == 1
+        and not (tmp_path / "other").exists()
+    )
 
 
 def test_the_page_opens_from_disk_loads_nothing_and_runs_nothing_of_an_agent_s(
     site: Path, index: str, visit: Callable[..., Any]
 ) -> None:
     assert EVIL not in index
-    page = visit((site / "index.html").as_uri())  # which fails the test for any complaint, refused load or dialog
+    page = visit(
+        (site / "index.html").as_uri()
+    )  # which fails the test for any complaint, refused load or dialog
     loaded = page.evaluate("performance.getEntriesByType('resource').map((entry) => entry.name)")
     assert [name for name in loaded if not name.startswith("data:")] == []
     page.locator("#list a").first.click()
@@ -351,7 +378,9 @@ def test_the_page_fits_a_phone_and_a_desk_and_can_be_read_in_light_and_dark(
 def contrast(one: list[int], other: list[int]) -> float:
     def light(colour: list[int]) -> float:
         parts = [part / 255 for part in colour]
-        red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+        red, green, blue = (
+            part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+        )
         return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
     brighter, darker = sorted((light(one), light(other)), reverse=True)

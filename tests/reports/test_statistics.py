@@ -8,42 +8,44 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
-from mlagentbench.reports.statistics import (
+from mlagentbench.analysis.statistics import (
     Interval,
-    advantage,
-    best_of_k,
-    bootstrap,
-    holm,
+    bootstrap_interval,
+    expected_best_of_k,
+    holm_adjust,
+    mann_whitney_p_value,
     mean,
-    paired,
+    paired_difference,
     pass_at_k,
-    profile,
-    quantile,
-    rank_test,
-    ranks,
-    resamples,
+    performance_profile,
+    probability_of_superiority,
+    quantile_index,
+    rank_probabilities,
+    resample_count,
     shares_above,
-    stratified,
-    stratified_rate,
-    wilson,
+    stratified_interval,
+    stratified_rate_interval,
+    wilson_interval,
 )
 
 IMPROVEMENTS = [0.31, -0.05, 0.12, 0.4, 0.02, 0.18, 0.27, -0.11]
 
 
 def test_wilson_of_three_in_eight_is_as_by_hand() -> None:
-    assert wilson(3, 8) == pytest.approx((0.13684, 0.69426), abs=1e-5)
+    assert wilson_interval(3, 8) == pytest.approx((0.13684, 0.69426), abs=1e-5)
 
 
 @pytest.mark.parametrize("of", [1, 2, 8, 50, 1000])
 def test_wilson_agrees_with_statsmodels(of: int) -> None:
     for count in {0, 1, of // 3, of - 1, of}:
-        assert wilson(count, of) == pytest.approx(proportion_confint(count, of, method="wilson"), abs=1e-12)
+        assert wilson_interval(count, of) == pytest.approx(
+            proportion_confint(count, of, method="wilson"), abs=1e-12
+        )
 
 
 def test_a_rate_of_nothing_has_no_interval_and_one_of_no_success_begins_at_nought() -> None:
-    assert wilson(0, 0) == Interval(None, None)
-    assert wilson(0, 8).low == 0.0 and wilson(8, 8).high == 1.0
+    assert wilson_interval(0, 0) == Interval(None, None)
+    assert wilson_interval(0, 8).low == 0.0 and wilson_interval(8, 8).high == 1.0
 
 
 def test_the_mean_of_nothing_is_none_and_never_a_zero() -> None:
@@ -52,42 +54,42 @@ def test_the_mean_of_nothing_is_none_and_never_a_zero() -> None:
 
 def test_the_bootstrap_of_two_values_is_as_by_hand() -> None:
     # Resamples of 0 and 1 have the means 0, 1/2, 1 with the chances 1/4, 1/2, 1/4.
-    assert bootstrap([0.0, 1.0]) == (0.0, 1.0)
-    assert bootstrap([0.0, 1.0], level=0.4) == (0.5, 0.5)
+    assert bootstrap_interval([0.0, 1.0]) == (0.0, 1.0)
+    assert bootstrap_interval([0.0, 1.0], level=0.4) == (0.5, 0.5)
 
 
 def test_the_bootstrap_agrees_with_scipy() -> None:
     theirs = stats.bootstrap(
         (IMPROVEMENTS,), np.mean, n_resamples=50_000, method="percentile", rng=np.random.default_rng(1)
     ).confidence_interval
-    assert bootstrap(IMPROVEMENTS) == pytest.approx((theirs.low, theirs.high), abs=0.004)
+    assert bootstrap_interval(IMPROVEMENTS) == pytest.approx((theirs.low, theirs.high), abs=0.004)
 
 
 def test_the_bootstrap_is_repeatable_whatever_the_order_and_says_nothing_of_one_value() -> None:
-    assert bootstrap(IMPROVEMENTS) == bootstrap(IMPROVEMENTS[::-1])
-    assert bootstrap([0.3]) == Interval(None, None) == bootstrap([])
-    assert bootstrap([0.3, 0.3]) == (0.3, 0.3)
+    assert bootstrap_interval(IMPROVEMENTS) == bootstrap_interval(IMPROVEMENTS[::-1])
+    assert bootstrap_interval([0.3]) == Interval(None, None) == bootstrap_interval([])
+    assert bootstrap_interval([0.3, 0.3]) == (0.3, 0.3)
 
 
 def test_the_work_of_a_bootstrap_is_bounded() -> None:
-    assert resamples(1000) == 10_000 and resamples(10**6) == 1000
-    assert resamples(10_000) * 10_000 <= 20_000_000
+    assert resample_count(1000) == 10_000 and resample_count(10**6) == 1000
+    assert resample_count(10_000) * 10_000 <= 20_000_000
 
 
 def test_each_task_has_the_same_weight_whatever_its_number_of_runs() -> None:
     # One task with the means 0, 1/2, 1 and one that is always 1: together 1/2, 3/4, 1.
-    assert stratified([[0.0, 1.0], [1.0] * 50]) == (0.5, 1.0)
-    assert stratified([[0.0], [1.0]]) == Interval(None, None)
+    assert stratified_interval([[0.0, 1.0], [1.0] * 50]) == (0.5, 1.0)
+    assert stratified_interval([[0.0], [1.0]]) == Interval(None, None)
 
 
 def test_a_rate_over_tasks_has_a_width_even_where_runs_always_agree() -> None:
-    assert stratified_rate([[0.0, 1.0], [1.0] * 50]) == (0.5, 1.0)
-    assert stratified_rate([[1.0] * 3]) == pytest.approx(wilson(3, 3))
-    assert stratified_rate([[1.0, 0.0]]) == pytest.approx(wilson(1, 2))
+    assert stratified_rate_interval([[0.0, 1.0], [1.0] * 50]) == (0.5, 1.0)
+    assert stratified_rate_interval([[1.0] * 3]) == pytest.approx(wilson_interval(3, 3))
+    assert stratified_rate_interval([[1.0, 0.0]]) == pytest.approx(wilson_interval(1, 2))
     # Tasks of 8 and of 2 runs are together as exact as 2² / (1/8 + 1/2) = 6.4 runs of one task.
-    assert stratified_rate([[0.0] * 8, [0.0] * 2]) == pytest.approx(wilson(0, 6.4))
-    assert stratified_rate([[0.0] * 8] * 13) == pytest.approx(wilson(0, 104))
-    assert stratified_rate([]) == Interval(None, None)
+    assert stratified_rate_interval([[0.0] * 8, [0.0] * 2]) == pytest.approx(wilson_interval(0, 6.4))
+    assert stratified_rate_interval([[0.0] * 8] * 13) == pytest.approx(wilson_interval(0, 104))
+    assert stratified_rate_interval([]) == Interval(None, None)
 
 
 def test_the_stratified_bootstrap_agrees_with_scipy() -> None:
@@ -97,15 +99,22 @@ def test_the_stratified_bootstrap_agrees_with_scipy() -> None:
         return (np.mean(one, axis=axis) + np.mean(two, axis=axis) + np.mean(three, axis=axis)) / 3
 
     theirs = stats.bootstrap(
-        tasks, over_tasks, n_resamples=50_000, method="percentile", vectorized=True, rng=np.random.default_rng(1)
+        tasks,
+        over_tasks,
+        n_resamples=50_000,
+        method="percentile",
+        vectorized=True,
+        rng=np.random.default_rng(1),
     ).confidence_interval
-    assert stratified(tasks) == pytest.approx((theirs.low, theirs.high), abs=0.006)
+    assert stratified_interval(tasks) == pytest.approx((theirs.low, theirs.high), abs=0.006)
 
 
 def test_pass_at_k_is_as_by_hand() -> None:
     # Of 8 runs 3 succeed: 10 of the 28 pairs have no success.
     assert pass_at_k(3, 8, 2) == pytest.approx(18 / 28)
-    assert pass_at_k(3, 8, 1) == pytest.approx(3 / 8) and pass_at_k(3, 8, 6) == 1.0 and pass_at_k(0, 8, 8) == 0.0
+    assert (
+        pass_at_k(3, 8, 1) == pytest.approx(3 / 8) and pass_at_k(3, 8, 6) == 1.0 and pass_at_k(0, 8, 8) == 0.0
+    )
 
 
 def test_pass_at_k_agrees_with_the_hypergeometric_distribution_of_scipy() -> None:
@@ -119,84 +128,106 @@ def test_more_runs_than_there_are_cannot_be_drawn(k: int) -> None:
     with pytest.raises(ValueError, match=f"{k} runs cannot be drawn from 8"):
         pass_at_k(3, 8, k)
     with pytest.raises(ValueError, match=f"{k} values cannot be drawn from 8"):
-        best_of_k(IMPROVEMENTS, k)
+        expected_best_of_k(IMPROVEMENTS, k)
 
 
 def test_the_expected_best_of_two_is_as_by_hand() -> None:
     # The three pairs of 0.1, 0.2, 0.4 have the best 0.2, 0.4, 0.4.
-    assert best_of_k([0.4, 0.1, 0.2], 2) == pytest.approx(1 / 3)
-    assert best_of_k([0.4, 0.1, 0.2], 3) == 0.4 and best_of_k([0.4, 0.1, 0.2], 1) == pytest.approx(0.7 / 3)
+    assert expected_best_of_k([0.4, 0.1, 0.2], 2) == pytest.approx(1 / 3)
+    assert expected_best_of_k([0.4, 0.1, 0.2], 3) == 0.4 and expected_best_of_k(
+        [0.4, 0.1, 0.2], 1
+    ) == pytest.approx(0.7 / 3)
 
 
 def test_the_paired_bootstrap_of_two_runs_is_as_by_hand() -> None:
     # Both sides have the means 0, 1/2, 1 with the chances 1/4, 1/2, 1/4; the ends, -1 and 1, have 1/16 each.
-    same = paired([[0.0, 1.0]], [[0.0, 1.0]])
+    same = paired_difference([[0.0, 1.0]], [[0.0, 1.0]])
     assert same.value == 0.0 and same.interval == (-1.0, 1.0) and same.chance == pytest.approx(0.5, abs=0.02)
 
 
 def test_three_successes_against_none_leave_a_doubt() -> None:
     # No resample of runs that all agree differs. Newcombe: 1 - sqrt(0.56150² + 0.56150²), from Wilson's intervals.
-    found = paired([[1.0] * 3], [[0.0] * 3])
-    assert found.value == 1.0 and found.interval == pytest.approx((0.20592, 1.0), abs=1e-5) and 0.9 < found.chance < 1
+    found = paired_difference([[1.0] * 3], [[0.0] * 3])
+    assert (
+        found.value == 1.0
+        and found.interval == pytest.approx((0.20592, 1.0), abs=1e-5)
+        and 0.9 < found.chance < 1
+    )
     theirs = confint_proportions_2indep(3, 3, 0, 3, method="newcomb", compare="diff")
     assert found.interval == pytest.approx(theirs)
-    assert (paired([[1.0]], [[0.0]]).interval.low or 0) < 0
-    assert paired([[0.0] * 3], [[0.0] * 3]).interval == pytest.approx((-0.56150, 0.56150), abs=1e-5)
+    assert (paired_difference([[1.0]], [[0.0]]).interval.low or 0) < 0
+    assert paired_difference([[0.0] * 3], [[0.0] * 3]).interval == pytest.approx(
+        (-0.56150, 0.56150), abs=1e-5
+    )
 
 
 def test_of_figures_that_never_differ_between_runs_only_the_difference_is_told() -> None:
-    assert paired([[0.3, 0.3]], [[0.1, 0.1]]) == (pytest.approx(0.2), Interval(None, None), 1.0)
-    assert paired([[0.3]], [[0.3]]) == (0.0, Interval(None, None), 0.5)
+    assert paired_difference([[0.3, 0.3]], [[0.1, 0.1]]) == (pytest.approx(0.2), Interval(None, None), 1.0)
+    assert paired_difference([[0.3]], [[0.3]]) == (0.0, Interval(None, None), 0.5)
 
 
 def test_the_paired_bootstrap_draws_tasks_together_for_both() -> None:
     # Task by task the first is always 0.1 ahead: however the tasks are drawn, so is the mean.
-    found = paired([[0.1], [0.5], [0.9]], [[0.0], [0.4], [0.8]])
-    assert found.value == pytest.approx(0.1) and found.interval == Interval(None, None) and found.chance == 1.0
-    found = paired([[0.1], [0.5], [0.9]], [[0.0], [0.4], [0.9]])
-    assert found.interval == pytest.approx((0.0, 0.1)) and found.chance == pytest.approx(1 - 0.5 / 27, abs=0.01)
+    found = paired_difference([[0.1], [0.5], [0.9]], [[0.0], [0.4], [0.8]])
+    assert (
+        found.value == pytest.approx(0.1) and found.interval == Interval(None, None) and found.chance == 1.0
+    )
+    found = paired_difference([[0.1], [0.5], [0.9]], [[0.0], [0.4], [0.9]])
+    assert found.interval == pytest.approx((0.0, 0.1)) and found.chance == pytest.approx(
+        1 - 0.5 / 27, abs=0.01
+    )
 
 
 def test_the_paired_bootstrap_over_tasks_agrees_with_scipy() -> None:
     first, second = [0.3, 0.1, 0.5, 0.2, 0.45, 0.05], [0.1, 0.2, 0.1, 0.15, 0.3, 0.0]
-    found = paired([[value] for value in first], [[value] for value in second])
+    found = paired_difference([[value] for value in first], [[value] for value in second])
 
     def difference(one: np.ndarray, two: np.ndarray, axis: int = -1) -> object:
         return np.mean(one - two, axis=axis)
 
     theirs = stats.bootstrap(
-        (first, second), difference, n_resamples=50_000, method="percentile", paired=True, rng=np.random.default_rng(1)
+        (first, second),
+        difference,
+        n_resamples=50_000,
+        method="percentile",
+        paired=True,
+        rng=np.random.default_rng(1),
     ).confidence_interval
     assert found.interval == pytest.approx((theirs.low, theirs.high), abs=0.006)
 
 
 def test_the_paired_bootstrap_needs_the_same_tasks() -> None:
     with pytest.raises(ValueError, match="the same tasks"):
-        paired([[1.0]], [[1.0], [0.0]])
+        paired_difference([[1.0]], [[1.0], [0.0]])
 
 
 def test_chances_of_ranks_are_as_by_hand() -> None:
-    assert ranks([[[1.0, 1.0]], [[0.0, 0.0]]]).tolist() == [[1, 0], [0, 1]]
+    assert rank_probabilities([[[1.0, 1.0]], [[0.0, 0.0]]]).tolist() == [[1, 0], [0, 1]]
     # The first is second only if its mean is below: (1/4)(3/4) + (1/2)(1/4) = 5/16; a tie shares the better rank.
-    found = ranks([[[0.0, 1.0]], [[0.0, 1.0]]])
+    found = rank_probabilities([[[0.0, 1.0]], [[0.0, 1.0]]])
     assert found == pytest.approx(np.array([[11 / 16, 5 / 16]] * 2), abs=0.02)
-    assert ranks([]).shape == (0, 0)
+    assert rank_probabilities([]).shape == (0, 0)
 
 
 def test_the_rank_up_to_which_chances_come_to_a_share() -> None:
-    assert [quantile([0.02, 0.58, 0.4], share) for share in (0.01, 0.025, 0.6, 0.975)] == [0, 1, 1, 2]
+    assert [quantile_index([0.02, 0.58, 0.4], share) for share in (0.01, 0.025, 0.6, 0.975)] == [0, 1, 1, 2]
 
 
 def test_the_performance_profile_is_as_by_hand() -> None:
     # Behind the best: the first 0, 0.3 and for ever; the second 0.2, 0 and 0.
-    found = profile({"first": [0.3, -0.1, None], "second": [0.1, 0.2, -0.5]}, [0.0, 0.2, 0.3])
+    found = performance_profile({"first": [0.3, -0.1, None], "second": [0.1, 0.2, -0.5]}, [0.0, 0.2, 0.3])
     assert found["first"] == pytest.approx([1 / 3, 1 / 3, 2 / 3])
     assert found["second"] == pytest.approx([2 / 3, 1, 1])
 
 
 def test_a_task_without_any_figure_is_near_enough_for_nobody() -> None:
-    assert profile({"first": [None], "second": [None]}, [0.0, 10.0]) == {"first": [0, 0], "second": [0, 0]}
-    assert profile({}, [0.0]) == {} and profile({"first": []}, [0.0]) == {"first": [0.0]}
+    assert performance_profile({"first": [None], "second": [None]}, [0.0, 10.0]) == {
+        "first": [0, 0],
+        "second": [0, 0],
+    }
+    assert performance_profile({}, [0.0]) == {} and performance_profile({"first": []}, [0.0]) == {
+        "first": [0.0]
+    }
 
 
 def test_shares_above_thresholds_are_as_by_hand() -> None:
@@ -206,22 +237,24 @@ def test_shares_above_thresholds_are_as_by_hand() -> None:
 
 def test_the_rank_test_is_as_by_hand_and_takes_invalid_runs_as_the_worst() -> None:
     # Two of the twenty orders of six runs part them so well.
-    assert rank_test([4, 5, 6], [1, 2, 3]) == pytest.approx(2 / 20)
-    assert rank_test([4, 5, 6], [-math.inf, 2, 3]) == pytest.approx(2 / 20)
-    assert rank_test([1, 1], [1, 1]) == 1.0 == rank_test([], [1.0])
+    assert mann_whitney_p_value([4, 5, 6], [1, 2, 3]) == pytest.approx(2 / 20)
+    assert mann_whitney_p_value([4, 5, 6], [-math.inf, 2, 3]) == pytest.approx(2 / 20)
+    assert mann_whitney_p_value([1, 1], [1, 1]) == 1.0 == mann_whitney_p_value([], [1.0])
 
 
 def test_the_rank_test_agrees_with_scipy() -> None:
     other = [value + 0.2 for value in IMPROVEMENTS[:5]]
-    assert rank_test(IMPROVEMENTS, other) == pytest.approx(stats.mannwhitneyu(IMPROVEMENTS, other).pvalue)
+    assert mann_whitney_p_value(IMPROVEMENTS, other) == pytest.approx(
+        stats.mannwhitneyu(IMPROVEMENTS, other).pvalue
+    )
 
 
 def test_the_advantage_is_the_share_of_pairs() -> None:
-    assert advantage([1, 2], [0, 2]) == (1 + 0 + 1 + 0.5) / 4
+    assert probability_of_superiority([1, 2], [0, 2]) == (1 + 0 + 1 + 0.5) / 4
 
 
 def test_holm_is_as_by_hand_and_as_statsmodels_has_it() -> None:
-    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm_adjust([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     values = [0.2, 0.001, 0.04, 0.04, 0.9, 0.012]
-    assert holm(values) == pytest.approx(multipletests(values, method="holm")[1])
-    assert holm([]) == []
+    assert holm_adjust(values) == pytest.approx(multipletests(values, method="holm")[1])
+    assert holm_adjust([]) == []

@@ -8,22 +8,22 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from parrot import Parrot
+from fake_model import FakeModel
 from playwright.sync_api import expect
 
 from mlagentbench.agents.base import Agent
+from mlagentbench.analysis.anytime import StepGrade
+from mlagentbench.analysis.runs import read_runs
 from mlagentbench.errors import UsageError
-from mlagentbench.records import Call, Contestant, Message, ModelCall, Prompt, Reply
-from mlagentbench.reports.anytime import StepGrade
-from mlagentbench.reports.look.visible import visible
-from mlagentbench.reports.process.findings import Finding
-from mlagentbench.reports.runs import read
-from mlagentbench.reports.viewer.asked import asked as asked_of
-from mlagentbench.reports.viewer.pages import write_run
-from mlagentbench.reports.viewer.pieces import cut, level, weight
-from mlagentbench.reports.viewer.serve import Server
+from mlagentbench.pages.layout.invisible_chars import reveal_invisible_chars
+from mlagentbench.pages.viewer.excerpts import make_excerpt, rendered_size, size_cap
+from mlagentbench.pages.viewer.model_call_views import view_model_calls as asked_of
+from mlagentbench.pages.viewer.run_page import write_run_page
+from mlagentbench.pages.viewer.server import ViewerServer
+from mlagentbench.process.findings import Finding
+from mlagentbench.records import AgentSpec, Call, Message, ModelCall, Prompt, Reply
 from mlagentbench.runner.folder import RunFolder
-from mlagentbench.runner.run import run as run_one
+from mlagentbench.runner.run import execute_run as run_one
 
 EVIL = "</pre></script><script>window.owned = 1</script><img src=x onerror='window.owned = 2'>"
 HOSTILE = f"""
@@ -41,7 +41,11 @@ def research(env):
     script = 'import time\n\nprint("validation mean absolute error: 2.5")\nopen("submission.csv", "w")\n'
     calls = [
         Call(action="List Files", args={"dir_path": "."}, thought="Where am I?\nI look."),
-        Call(action="Write File", args={"file_name": "train.py", "content": script}, thought="A needle in a script."),
+        Call(
+            action="Write File",
+            args={"file_name": "train.py", "content": script},
+            thought="A needle in a script.",
+        ),
         Call(action="Execute Script", args={"script_name": "train.py"}),
         Call(action="Read File", args={"file_name": "missing.py"}, thought="Is there a needle?"),
         Call(action="Final Answer", args={"final_answer": "done"}),
@@ -56,7 +60,12 @@ def attack(env):
     env.ask([Message(role="user", text=EVIL)])
     env.step(Call(action="Write File", args={"file_name": "bad.py", "content": HOSTILE}, thought=EVIL))
     env.step(Call(action="Execute Script", args={"script_name": "bad.py"}))
-    args = {EVIL: EVIL, "deep": {"x": [EVIL] * 3}, "wide": "y" * 1_000_000, "odd": "\x1b[31mred\x1b[0m nul:\0 bell:\a"}
+    args = {
+        EVIL: EVIL,
+        "deep": {"x": [EVIL] * 3},
+        "wide": "y" * 1_000_000,
+        "odd": "\x1b[31mred\x1b[0m nul:\0 bell:\a",
+    }
     env.step(Call(action=EVIL, args=args, thought="\u202e\0" * 50))
 
 
@@ -68,10 +77,10 @@ def played(setup, path, behaviour, replies):
             behaviour(env)
 
     agent = Played()
-    agent.models = {"main": Parrot(replies)}
-    folder = RunFolder.create(path, setup.spec(Contestant(agent="played"), 0, setup.task.config.limits))
+    agent.models = {"main": FakeModel(replies)}
+    folder = RunFolder.create(path, setup.spec(AgentSpec(agent="played"), 0, setup.task.config.limits))
     run_one(setup, agent, folder)
-    return read([path])[0]
+    return read_runs([path])[0]
 
 
 @pytest.fixture(scope="module")
@@ -79,10 +88,12 @@ def researched(setup, tmp_path_factory):
     """The page of a run, with findings and grades."""
     place = tmp_path_factory.mktemp("researched")
     run = played(setup, place / "run", research, [f"reply {number}" for number in range(5)])
-    found = Finding(kind="guess", title="file guessed", sentence="It asked for a file that never was.", steps=(4,))
+    found = Finding(
+        kind="guess", title="file guessed", sentence="It asked for a file that never was.", steps=(4,)
+    )
     grades = [StepGrade(step=number, score=6.0 - number, key="k") for number in (1, 2, 3)]
     grades.append(StepGrade(step=4, invalid="no rows", key="k"))
-    write_run(run, place / "run.html", "index.html", [found], grades)
+    write_run_page(run, place / "run.html", "index.html", [found], grades)
     return (place / "run.html").as_uri()
 
 
@@ -90,7 +101,7 @@ def researched(setup, tmp_path_factory):
 def attacked(setup, tmp_path_factory):
     """The page of a run that tries to run in it."""
     place = tmp_path_factory.mktemp("attacked")
-    write_run(played(setup, place / "run", attack, [EVIL]), place / "run.html")
+    write_run_page(played(setup, place / "run", attack, [EVIL]), place / "run.html")
     return (place / "run.html").as_uri()
 
 
@@ -100,7 +111,7 @@ def serve():
     servers = []
 
     def begin(folder):
-        server = Server(folder)
+        server = ViewerServer(folder)
         servers.append(server)
         Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         return server
@@ -131,7 +142,13 @@ def test_a_page_tells_the_run_its_verdict_and_every_step(researched, visit):
     head.locator("#setting summary").click()
     expect(head).to_contain_text("Hash of the grader")
     step = page.locator("#step-2")
-    for words in ("Write File train.py", "A needle in a script.", 'print("validation', "score 4 (+20.0%)", "40 tokens"):
+    for words in (
+        "Write File train.py",
+        "A needle in a script.",
+        'print("validation',
+        "score 4 (+20.0%)",
+        "40 tokens",
+    ):
         expect(step).to_contain_text(words)
     step.get_by_text("train.py · +").click()
     expect(step.locator(".diff ins").first).to_contain_text("import time")
@@ -270,22 +287,34 @@ PAIRS = [
     ("ink", "bad-soft"),
     ("ink", "warn-soft"),
 ]
-PAIRS += [("muted", "paper"), ("muted", "card"), ("muted", "inset"), ("accent", "paper"), ("accent", "accent-soft")]
-PAIRS += [("good", "good-soft"), ("bad", "bad-soft"), ("warn", "warn-soft"), ("warn", "inset"), ("paper", "accent")]
+PAIRS += [
+    ("muted", "paper"),
+    ("muted", "card"),
+    ("muted", "inset"),
+    ("accent", "paper"),
+    ("accent", "accent-soft"),
+]
+PAIRS += [
+    ("good", "good-soft"),
+    ("bad", "bad-soft"),
+    ("warn", "warn-soft"),
+    ("warn", "inset"),
+    ("paper", "accent"),
+]
 
 
 def luminance(colour):
     parts = [int(part) / 255 for part in colour.removeprefix("rgb(").rstrip(")").split(",")]
-    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_stands_out_from_its_ground(researched, visit, scheme):
     page = visit(researched, color_scheme=scheme)
-    resolve = (
-        "name => { const p = document.createElement('p'); document.body.append(p); p.style.color = `var(--${name})`;"
-    )
+    resolve = "name => { const p = document.createElement('p'); document.body.append(p); p.style.color = `var(--${name})`;"
     resolve += " return getComputedStyle(p).color; }"
     for text, ground in PAIRS:
         dim, bright = sorted(luminance(page.evaluate(resolve, name)) for name in (text, ground))
@@ -372,7 +401,7 @@ def test_the_server_gives_pages_of_runs_to_this_machine_and_nothing_else(play, s
     for method in ("POST", "PUT", "DELETE", "OPTIONS", "HEAD"):
         assert asked(server, "/run/one", method)[0] == 501
     with pytest.raises(UsageError, match="--port 0"):
-        Server(tmp_path / "runs", server.server_port)
+        ViewerServer(tmp_path / "runs", server.server_port)
 
 
 def test_a_damaged_record_is_told_and_does_not_end_the_server(play, serve, tmp_path):
@@ -388,7 +417,16 @@ def test_a_damaged_record_is_told_and_does_not_end_the_server(play, serve, tmp_p
 
 def test_the_command_prints_its_address_and_ends_with_ctrl_c(play, tmp_path):
     play(lambda env: None)
-    command = [sys.executable, "-W", "error", "-m", "mlagentbench", "view", str(tmp_path / "run"), "--no-browser"]
+    command = [
+        sys.executable,
+        "-W",
+        "error",
+        "-m",
+        "mlagentbench",
+        "view",
+        str(tmp_path / "run"),
+        "--no-browser",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         address = process.stdout.readline().split()[0]
         assert address.startswith("http://127.0.0.1:")
@@ -408,36 +446,41 @@ def test_a_question_does_not_repeat_what_the_one_before_had():
     words = [Message(role="user", text=f"message {number}") for number in range(5)]
     told = {"inside": False, "role": "main", "model": "m", "seconds": 1.0}
     calls = [
-        ModelCall(number=1, step=1, prompt=Prompt(messages=tuple(words[:3])), reply=Reply(text="yes"), **told),
+        ModelCall(
+            number=1, step=1, prompt=Prompt(messages=tuple(words[:3])), reply=Reply(text="yes"), **told
+        ),
         ModelCall(number=2, step=2, prompt=Prompt(messages=tuple(words[1:])), too_long="by far", **told),
     ]
     first, second = asked_of(calls, 0, 10_000)
     assert [piece.head for _, piece in first.messages] == ["message 0", "message 1", "message 2"]
-    assert (second.repeated, second.problem) == (2, "by far")
+    assert (second.repeated_messages, second.error) == (2, "by far")
     assert [piece.head for _, piece in second.messages] == ["message 3", "message 4"]
     assert asked_of(calls, 1, 10_000) == [second]
 
 
 def test_what_cannot_be_seen_is_shown():
-    assert visible("a\tb\nc") == "a\tb\nc"
-    assert visible("\x1b[1m\0\x7f\x85") == "␛[1m␀␡⟨U+0085⟩"
-    assert visible("10%\r20%\r\n") == "10%␍\n20%\n"
-    assert visible("\u202e\u2066\u200b\ufeff\U000e0041\ud800") == "⟨U+202E⟩⟨U+2066⟩⟨U+200B⟩⟨U+FEFF⟩⟨U+E0041⟩⟨U+D800⟩"
+    assert reveal_invisible_chars("a\tb\nc") == "a\tb\nc"
+    assert reveal_invisible_chars("\x1b[1m\0\x7f\x85") == "␛[1m␀␡⟨U+0085⟩"
+    assert reveal_invisible_chars("10%\r20%\r\n") == "10%␍\n20%\n"
+    assert (
+        reveal_invisible_chars("\u202e\u2066\u200b\ufeff\U000e0041\ud800")
+        == "⟨U+202E⟩⟨U+2066⟩⟨U+200B⟩⟨U+FEFF⟩⟨U+E0041⟩⟨U+D800⟩"
+    )
 
 
 def test_a_text_that_is_cut_keeps_both_ends_and_says_how_much_is_gone():
     text = "".join(f"line {number}\n" for number in range(1000))
-    piece = cut(text, 1000)
+    piece = make_excerpt(text, 1000)
     assert text.startswith(piece.head) and text.endswith(piece.tail)
-    assert len(piece.head) + len(piece.tail) + piece.left_out == len(text)
-    assert weight(piece.head + piece.tail) <= 1000
-    assert weight("".join(cut("<" * 5000, 1000)[::2])) <= 1000
-    assert cut("short", 1000) == ("short", 0, "")
+    assert len(piece.head) + len(piece.tail) + piece.omitted_chars == len(text)
+    assert rendered_size(piece.head + piece.tail) <= 1000
+    assert rendered_size("".join(make_excerpt("<" * 5000, 1000)[::2])) <= 1000
+    assert make_excerpt("short", 1000) == ("short", 0, "")
 
 
 def test_only_long_texts_give_way_and_all_together_keep_the_budget():
     weights = [10, 20, 5000, 9000]
-    cap = level(weights, 4030)
+    cap = size_cap(weights, 4030)
     assert cap == 2000
     assert sum(min(each, cap) for each in weights) == 4030
-    assert level([10, 20], 4030) > 9000
+    assert size_cap([10, 20], 4030) > 9000

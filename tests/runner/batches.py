@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from mlagentbench.errors import Fault
+from mlagentbench.runner.batch.batch_status import BatchFollower
 from mlagentbench.runner.batch.folder import BatchFolder, BatchRecord
 from mlagentbench.runner.batch.job import Job
 from mlagentbench.runner.batch.plan import Plan
-from mlagentbench.runner.batch.survey import Survey
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -50,7 +50,7 @@ def process(out: Path, *words: object, **options: Any) -> Iterator["subprocess.P
 
 
 def states(out: Path) -> dict[str, str]:
-    return {each.name: each.state for each in Survey(out).look().standings}
+    return {each.name: each.state for each in BatchFollower(out).refresh().runs}
 
 
 SLOW = {"file_name": "slow.py", "content": "import time; print('waiting', flush=True); time.sleep(5)"}
@@ -72,12 +72,12 @@ def processes(*words: str) -> list[int]:
     return found
 
 
-def surveyed(out: Path, plan: Plan) -> tuple[Survey, list[Job]]:
+def surveyed(out: Path, plan: Plan) -> tuple[BatchFollower, list[Job]]:
     out.mkdir()
-    jobs = plan.jobs()
+    jobs = plan.expand_jobs()
     folder = BatchFolder(out)
-    folder.write(BatchRecord(plan=plan, jobs=tuple(jobs)))
-    return Survey(out), jobs
+    folder.write_record(BatchRecord(plan=plan, jobs=tuple(jobs)))
+    return BatchFollower(out), jobs
 
 
 class Broken:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from batches import SLOW, plan_of, quiet
 
-from mlagentbench.runner.batch.conduct import Ended, conduct, slots_of
+from mlagentbench.runner.batch.batch_status import BatchStatus
+from mlagentbench.runner.batch.orchestrator import BatchOutcome, assign_gpus_to_slots, run_batch
 from mlagentbench.runner.batch.plan import Plan
-from mlagentbench.runner.batch.survey import View
 
 HEAD = """
 import ctypes, os
@@ -33,18 +33,18 @@ def submit(env):
 
 
 @pytest.fixture
-def carry_out(tmp_path: Path, toy: Path) -> Callable[..., Ended]:
+def carry_out(tmp_path: Path, toy: Path) -> Callable[..., BatchOutcome]:
     """A batch of the toy in this process."""
 
     def run(
         plan: Plan | None = None,
         jobs: int = 2,
         out: str = "out",
-        show: Callable[[View], None] = quiet,
+        show: Callable[[BatchStatus], None] = quiet,
         **keys: Any,
-    ) -> Ended:
+    ) -> BatchOutcome:
         plan = plan or plan_of(**{"tasks": [str(toy)], "agents": ["baseline"], **keys})
-        return conduct(tmp_path / out, plan, slots_of(jobs, ""), quiet, show)
+        return run_batch(tmp_path / out, plan, assign_gpus_to_slots(jobs, ""), quiet, show)
 
     return run
 

@@ -17,23 +17,23 @@ from batches import PATIENT, Cli, Until, plan_of, process, quiet, surveyed
 
 import mlagentbench
 from mlagentbench.errors import UsageError
-from mlagentbench.runner.batch.batch import Batch
-from mlagentbench.runner.batch.conduct import Ended, conduct, slots_of
+from mlagentbench.runner.batch.batch_status import BatchStatus
 from mlagentbench.runner.batch.job import Job
+from mlagentbench.runner.batch.orchestrator import BatchOutcome, assign_gpus_to_slots, run_batch
 from mlagentbench.runner.batch.plan import Budget
-from mlagentbench.runner.batch.standing import Standing
-from mlagentbench.runner.batch.survey import View
-from mlagentbench.terminal.progress import Lines
+from mlagentbench.runner.batch.run_status import RunStatus
+from mlagentbench.runner.batch.scheduler import Scheduler
+from mlagentbench.terminal.progress import ProgressLines
 
 
 def test_every_job_is_run_once_and_a_finished_batch_is_left_alone(
-    carry_out: Callable[..., Ended], tmp_path: Path, script: Callable[..., str]
+    carry_out: Callable[..., BatchOutcome], tmp_path: Path, script: Callable[..., str]
 ) -> None:
     keys = {"agents": ["baseline", "nothing", "act"], "models": [script(2)], "repetitions": 2}
-    seen: list[View] = []
+    seen: list[BatchStatus] = []
     ended = carry_out(**keys, show=seen.append)
-    assert ended.good and not ended.reason and not ended.troubles
-    totals = ended.view.totals
+    assert ended.is_complete and not ended.stop_reason and not ended.errors
+    totals = ended.status.totals
     assert (totals.runs, totals.done, totals.invalid, totals.fault, totals.queued) == (6, 6, 2, 0, 0)
     assert [(result.agent, result.seed, result.score) for result in ended.results] == [
         ("baseline", 0, 5.0), ("nothing", 0, None), ("act", 0, 5.0),
@@ -44,63 +44,68 @@ def test_every_job_is_run_once_and_a_finished_batch_is_left_alone(
     again = carry_out(**keys)
     assert again.results == ended.results
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("out/*/*.json*")} == written
-    assert conduct(tmp_path / "out", None, [""], quiet, quiet).results == ended.results
+    assert run_batch(tmp_path / "out", None, [""], quiet, quiet).results == ended.results
 
 
-def test_two_batches_on_one_folder_are_refused(carry_out: Callable[..., Ended], tmp_path: Path) -> None:
+def test_two_batches_on_one_folder_are_refused(
+    carry_out: Callable[..., BatchOutcome], tmp_path: Path
+) -> None:
     refused: list[str] = []
 
-    def intrude(view: View) -> None:
+    def intrude(view: BatchStatus) -> None:
         if not refused:
             with pytest.raises(UsageError, match="a batch is going on in") as caught:
-                conduct(tmp_path / "out", None, [""], quiet, quiet)
+                run_batch(tmp_path / "out", None, [""], quiet, quiet)
             refused.append(str(caught.value))
 
-    assert carry_out(show=intrude).good and refused
+    assert carry_out(show=intrude).is_complete and refused
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "something").touch()
     with pytest.raises(UsageError, match="is not empty, and no batch"):
         carry_out(out="full")
     with pytest.raises(UsageError, match="holds no batch to go on with"):
-        conduct(tmp_path / "new", None, [""], quiet, quiet)
+        run_batch(tmp_path / "new", None, [""], quiet, quiet)
 
 
 def test_of_a_plan_that_changed_only_new_combinations_run_and_old_ones_stay(
-    carry_out: Callable[..., Ended], tmp_path: Path
+    carry_out: Callable[..., BatchOutcome], tmp_path: Path
 ) -> None:
     first = carry_out(agents=["baseline", "nothing"])
     written = {path: path.stat().st_mtime_ns for path in tmp_path.glob("out/*/result.json")}
     second = carry_out(agents=["baseline"], repetitions=2)
-    assert second.good and [result.seed for result in second.results] == [0, 1]
+    assert second.is_complete and [result.seed for result in second.results] == [0, 1]
     assert second.results[0] == first.results[0]
     assert {path: path.stat().st_mtime_ns for path in written} == written
-    old = [each for each in second.view.standings if not each.planned]
+    old = [each for each in second.status.runs if not each.planned]
     assert [(each.agent, each.state) for each in old] == [("nothing", "finished")]
-    assert second.view.totals.unplanned == 1
-    assert carry_out(agents=["baseline", "nothing"], repetitions=2).good
+    assert second.status.totals.unplanned == 1
+    assert carry_out(agents=["baseline", "nothing"], repetitions=2).is_complete
     assert len(list(tmp_path.glob("out/*/run.json"))) == 4
 
 
 @pytest.mark.parametrize(
-    ("file", "what"), [("description.md", "task"), ("grade.py", "task and grader"), ("prepare.py", "task and data")]
+    ("file", "what"),
+    [("description.md", "task"), ("grade.py", "task and grader"), ("prepare.py", "task and data")],
 )
 def test_a_change_of_what_results_depend_on_is_refused(
-    carry_out: Callable[..., Ended], variant: Callable[..., Path], tmp_path: Path, file: str, what: str
+    carry_out: Callable[..., BatchOutcome], variant: Callable[..., Path], tmp_path: Path, file: str, what: str
 ) -> None:
     task = variant({})
-    assert carry_out(tasks=[str(task)]).good
+    assert carry_out(tasks=[str(task)]).is_complete
     before = (tmp_path / "out" / "batch.json").read_bytes()
     text = (task / file).read_text()
     (task / file).write_text(text.replace("range(10)", "range(11)") + "\n# something else\n")
     with pytest.raises(UsageError, match=rf"cannot go on: the {what} of .* changed since it began"):
         carry_out(tasks=[str(task)], repetitions=2)
     assert (tmp_path / "out" / "batch.json").read_bytes() == before
-    assert carry_out(tasks=[str(task)]).good  # all of it is done: nothing depends on the change
+    assert carry_out(tasks=[str(task)]).is_complete  # all of it is done: nothing depends on the change
 
 
-def test_a_change_of_an_agent_file_is_refused(carry_out: Callable[..., Ended], agent: Callable[..., str]) -> None:
+def test_a_change_of_an_agent_file_is_refused(
+    carry_out: Callable[..., BatchOutcome], agent: Callable[..., str]
+) -> None:
     path = agent("idle", "class Idle(Agent):\n    def run(self, env):\n        submit(env)\n")
-    assert carry_out(agents=[path]).good
+    assert carry_out(agents=[path]).is_complete
     agent("idle", "class Idle(Agent):\n    def run(self, env):\n        execute(env)\n")
     with pytest.raises(UsageError, match=r"the agent .*idle\.py changed since it began"):
         carry_out(agents=[path], repetitions=2)
@@ -133,36 +138,36 @@ class Pretending:
 
 
 def test_slots_are_handed_out_by_gpu_and_no_more_run_at_a_time_than_there_are(
-    carry_out: Callable[..., Ended], tmp_path: Path, toy: Path
+    carry_out: Callable[..., BatchOutcome], tmp_path: Path, toy: Path
 ) -> None:
     result = carry_out().results[0].model_dump_json(exclude={"folder"})
     plan = plan_of(tasks=[str(toy)], agents=["nothing"], repetitions=20)
     survey, jobs = surveyed(tmp_path / "other", plan)
     runner = Pretending(tmp_path / "other", result)
-    batch = Batch(survey, plan, runner, ["0", "1"], quiet, quiet)
+    batch = Scheduler(survey, plan, runner, ["0", "1"], quiet, quiet)
     for job in jobs:
         batch.add(job)
     batch.run()
-    assert batch.view.totals.done == 20 and runner.most == 2
+    assert batch.status.totals.done == 20 and runner.most == 2
     assert [name for name, _ in runner.asked[:2]] == [job.name for job in jobs[:2]]
     assert {gpu for _, gpu in runner.asked} == {"0", "1"}
-    assert slots_of(3, "") == ["", "", ""] and slots_of(None, "") == [""]
+    assert assign_gpus_to_slots(3, "") == ["", "", ""] and assign_gpus_to_slots(None, "") == [""]
     with pytest.raises(UsageError, match="no GPU '97' here"):
-        slots_of(2, "97")
+        assign_gpus_to_slots(2, "97")
 
 
 def test_in_a_pipe_a_run_that_is_about_to_begin_is_not_told_of_and_one_that_stopped_is(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    lines = Lines()
+    lines = ProgressLines()
     for state, steps in (("queued", 0), ("stopped", 0), ("running", 3), ("stopped", 3), ("stopped", 3)):
-        standing = Standing(name="run", task="toy", agent="act", state=state, steps=steps)
-        lines.show(View(going=True, budget=Budget(), standings=(standing,)))
+        standing = RunStatus(name="run", task="toy", agent="act", state=state, steps=steps)
+        lines.show(BatchStatus(running=True, budget=Budget(), runs=(standing,)))
     assert capsys.readouterr().err.splitlines()[1:] == ["run: stopped after 3 steps"]
 
 
 def test_the_index_is_made_again_when_it_is_gone_damaged_or_stale(
-    carry_out: Callable[..., Ended], tmp_path: Path
+    carry_out: Callable[..., BatchOutcome], tmp_path: Path
 ) -> None:
     ended = carry_out(repetitions=2)
     index = tmp_path / "out" / "index.sqlite"
@@ -205,12 +210,19 @@ def test_a_machine_that_was_started_again_has_another_clock_and_nobody_minds(
     if "unshare failed" in done.stderr:
         pytest.skip("this kernel has no clocks of their own for processes")
     assert done.returncode == 0, done.stderr
-    assert all(result["ending"] == "submitted" and result["seconds"] < 60 for result in json.loads(done.stdout))
+    assert all(
+        result["ending"] == "submitted" and result["seconds"] < 60 for result in json.loads(done.stdout)
+    )
 
 
 def test_nothing_that_decides_reads_a_clock_that_can_jump() -> None:
     source = Path(mlagentbench.__file__).parent
-    files = [*source.glob("runner/batch/*.py"), source / "environment.py", source / "stopping.py", source / "locks.py"]
+    files = [
+        *source.glob("runner/batch/*.py"),
+        source / "environment.py",
+        source / "stopping.py",
+        source / "locks.py",
+    ]
     for path in files:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Attribute):
@@ -234,7 +246,9 @@ def test_in_a_terminal_running_jobs_are_drawn_live(tmp_path: Path, toy: Path) ->
 
 
 def test_in_a_pipe_every_ending_is_a_line_and_results_are_json(cli: Cli, toy: Path, tmp_path: Path) -> None:
-    done = cli("batch", "--task", toy, "--agent", "nothing", "--repetitions", 2, "--out", tmp_path / "out", "--json")
+    done = cli(
+        "batch", "--task", toy, "--agent", "nothing", "--repetitions", 2, "--out", tmp_path / "out", "--json"
+    )
     assert done.returncode == 0, done.stderr
     assert [result["seed"] for result in json.loads(done.stdout)] == [0, 1]
     lines = done.stderr.splitlines()

@@ -19,11 +19,11 @@ from batches import Broken, Until, plan_of, process, processes, quiet, surveyed,
 
 from mlagentbench.errors import Fault
 from mlagentbench.records import Result
-from mlagentbench.runner.batch.batch import Batch
-from mlagentbench.runner.batch.conduct import Ended
+from mlagentbench.runner.batch.batch_status import BatchFollower, BatchStatus
 from mlagentbench.runner.batch.folder import BatchFolder
 from mlagentbench.runner.batch.job import Job
-from mlagentbench.runner.batch.survey import Survey, View
+from mlagentbench.runner.batch.orchestrator import BatchOutcome
+from mlagentbench.runner.batch.scheduler import Scheduler
 from mlagentbench.runner.folder import RunFolder
 
 
@@ -34,14 +34,25 @@ def essence(folder: Path) -> tuple[object, ...]:
     steps = [(step.number, step.call, masked.sub("", step.observation), step.failed) for step in run.steps()]
     calls = [(call.number, call.step, masked.sub("", str(call.prompt)), call.reply) for call in run.calls()]
     assert run.result
-    said = run.result.model_dump(include={"score", "success", "valid", "ending", "steps", "tokens", "note", "snapshot"})
+    said = run.result.model_dump(
+        include={"score", "success", "valid", "ending", "steps", "tokens", "note", "snapshot"}
+    )
     return steps, calls, said
 
 
 def test_kills_at_random_moments_change_no_result(
-    carry_out: Callable[..., Ended], toy: Path, tmp_path: Path, script: Callable[..., str], until: Until
+    carry_out: Callable[..., BatchOutcome],
+    toy: Path,
+    tmp_path: Path,
+    script: Callable[..., str],
+    until: Until,
 ) -> None:
-    keys = {"agents": ["act", "tuner"], "models": [script(4, scripts=4)], "repetitions": 2, "limits": {"steps": 12}}
+    keys = {
+        "agents": ["act", "tuner"],
+        "models": [script(4, scripts=4)],
+        "repetitions": 2,
+        "limits": {"steps": 12},
+    }
     calm = carry_out(**keys, out="calm")
     (tmp_path / "plan.toml").write_text(
         f"tasks = [{str(toy)!r}]\nagents = ['act', 'tuner']\nmodels = ['{keys['models'][0]}']\nrepetitions = 2\n"
@@ -51,7 +62,9 @@ def test_kills_at_random_moments_change_no_result(
 
     def come(out: Path) -> int:
         return sum(
-            path.stat().st_size for pattern in ("trace.jsonl", "result.json") for path in out.glob(f"*/{pattern}")
+            path.stat().st_size
+            for pattern in ("trace.jsonl", "result.json")
+            for path in out.glob(f"*/{pattern}")
         )
 
     def killed(out: Path, late: bool) -> bool:
@@ -88,14 +101,19 @@ def test_kills_at_random_moments_change_no_result(
 
 @pytest.mark.parametrize(
     ("death", "words"),
-    [("os._exit(0)", "ended the interpreter (exit code 0)"), ("ctypes.string_at(0)", "was killed by SIGSEGV")],
+    [
+        ("os._exit(0)", "ended the interpreter (exit code 0)"),
+        ("ctypes.string_at(0)", "was killed by SIGSEGV"),
+    ],
 )
 def test_an_agent_that_crashes_the_interpreter_is_given_up_and_the_others_go_on(
-    carry_out: Callable[..., Ended], agent: Callable[..., str], death: str, words: str
+    carry_out: Callable[..., BatchOutcome], agent: Callable[..., str], death: str, words: str
 ) -> None:
-    deadly = agent("deadly", f"class Deadly(Agent):\n    def run(self, env):\n        execute(env)\n        {death}\n")
+    deadly = agent(
+        "deadly", f"class Deadly(Agent):\n    def run(self, env):\n        execute(env)\n        {death}\n"
+    )
     ended = carry_out(agents=[deadly, "baseline"], tries=2)
-    assert (ended.view.totals.fault, ended.view.totals.done) == (1, 1) and not ended.good
+    assert (ended.status.totals.fault, ended.status.totals.done) == (1, 1) and not ended.is_complete
     fault, result = ended.results
     assert fault.ending == "fault" and fault.score is None and words in fault.note and fault.steps == 1
     assert result.score == 5.0
@@ -103,7 +121,7 @@ def test_an_agent_that_crashes_the_interpreter_is_given_up_and_the_others_go_on(
     assert evidence == ["result-1.json", "result.json"]
     again = carry_out(agents=[deadly, "baseline"], tries=2)
     assert again.results == ended.results  # it stays given up
-    assert carry_out(agents=[deadly, "baseline"], tries=3).view.standings[0].faults == 3
+    assert carry_out(agents=[deadly, "baseline"], tries=3).status.runs[0].faults == 3
 
 
 def test_a_run_during_which_the_process_died_goes_on_apart_from_the_others(
@@ -127,14 +145,14 @@ def test_a_run_during_which_the_process_died_goes_on_apart_from_the_others(
 
 
 def test_only_faults_are_tried_again_and_what_was_paid_for_is_not_asked_again(
-    carry_out: Callable[..., Ended], script: Callable[..., str], tmp_path: Path
+    carry_out: Callable[..., BatchOutcome], script: Callable[..., str], tmp_path: Path
 ) -> None:
     model = script(3)
     whole = (tmp_path / "script").read_text()
     (tmp_path / "script").write_text("\n=====\n".join(whole.split("\n=====\n")[:2]))  # then the model is down
 
-    def mend(view: View) -> None:
-        if view.standings[0].faults == 2:
+    def mend(view: BatchStatus) -> None:
+        if view.runs[0].faults == 2:
             (tmp_path / "script").write_text(whole)
 
     ended = carry_out(agents=["act"], models=[model], tries=5, show=mend, pause=0.7)
@@ -144,22 +162,22 @@ def test_only_faults_are_tried_again_and_what_was_paid_for_is_not_asked_again(
     assert [call.number for call in folder.calls()] == [1, 2, 3, 4, 5]
     faults = [Result.model_validate_json(path.read_bytes()) for path in folder.path.glob("result-*.json")]
     assert len(faults) == 2 and all("has only 2 replies" in fault.note for fault in faults)
-    assert ended.view.standings[0].faults == 2
+    assert ended.status.runs[0].faults == 2
 
 
 def test_tries_have_a_cap_and_every_one_leaves_its_evidence(
-    carry_out: Callable[..., Ended], script: Callable[..., str], tmp_path: Path
+    carry_out: Callable[..., BatchOutcome], script: Callable[..., str], tmp_path: Path
 ) -> None:
     model = script(1)
     (tmp_path / "script").write_text("Action: List Files\nAction Input: {}")
     ended = carry_out(agents=["act", "nothing"], models=[model])
     assert [result.ending for result in ended.results] == ["fault", "submitted"]
-    assert ended.view.standings[0].faults == 3
+    assert ended.status.runs[0].faults == 3
     assert len(list(Path(ended.results[0].folder).glob("result*.json"))) == 3
-    survey = Survey(tmp_path / "out")
-    spent = survey.look().totals.tokens
+    survey = BatchFollower(tmp_path / "out")
+    spent = survey.refresh().totals.tokens
     RunFolder(Path(ended.results[0].folder)).rewind()  # as at the beginning of another try
-    assert survey.look().totals.tokens == spent > 0
+    assert survey.refresh().totals.tokens == spent > 0
 
 
 class Littering(Broken):
@@ -184,8 +202,8 @@ def test_what_a_run_leaves_in_memory_is_freed_while_others_go_on(
     plan = plan_of(tasks=[str(toy)], agents=["nothing"], repetitions=3)
     survey, jobs = surveyed(tmp_path / "out", plan)
     runner = Littering(until)
-    batch = Batch(survey, plan, runner, [""], quiet, quiet)
-    monkeypatch.setattr("mlagentbench.runner.batch.batch.SWEEP", 0.0)
+    batch = Scheduler(survey, plan, runner, [""], quiet, quiet)
+    monkeypatch.setattr("mlagentbench.runner.batch.scheduler.SWEEP", 0.0)
     for job in jobs:
         batch.add(job)
     gc.disable()
@@ -193,45 +211,49 @@ def test_what_a_run_leaves_in_memory_is_freed_while_others_go_on(
         batch.run()
     finally:
         gc.enable()
-    assert len(runner.left) == 3 and all("that was all" in each for each in batch.troubles.values())
+    assert len(runner.left) == 3 and all("that was all" in each for each in batch.errors.values())
 
 
 def test_when_nothing_works_any_more_the_batch_does_not_use_up_its_jobs(tmp_path: Path, toy: Path) -> None:
     plan = plan_of(tasks=[str(toy)], agents=["nothing"], repetitions=50)
     survey, jobs = surveyed(tmp_path / "out", plan)
-    batch = Batch(survey, plan, Broken(), [""], quiet, quiet)
+    batch = Scheduler(survey, plan, Broken(), [""], quiet, quiet)
     for job in jobs:
         batch.add(job)
     batch.run()
-    assert batch.reason.startswith("10 runs in a row failed") and "the disk went mad" in batch.reason
-    assert batch.view.totals.queued == 50 and len(batch.troubles) == 10
+    assert (
+        batch.stop_reason.startswith("10 runs in a row failed") and "the disk went mad" in batch.stop_reason
+    )
+    assert batch.status.totals.queued == 50 and len(batch.errors) == 10
 
 
 def test_a_thread_that_cannot_be_begun_is_a_trouble_and_the_same_command_goes_on(
-    carry_out: Callable[..., Ended],
+    carry_out: Callable[..., BatchOutcome],
 ) -> None:
     usual = threading.stack_size()
 
-    def starve(view: View) -> None:
+    def starve(view: BatchStatus) -> None:
         threading.stack_size(2**46)  # no machine has room for that
 
     try:
         starved = carry_out(show=starve)
     finally:
         threading.stack_size(usual)
-    assert not starved.good and set(starved.troubles.values()) == {"can't start new thread"}
-    assert carry_out().good
+    assert not starved.is_complete and set(starved.errors.values()) == {"can't start new thread"}
+    assert carry_out().is_complete
 
 
-def test_a_damaged_run_is_told_and_the_others_go_on(carry_out: Callable[..., Ended], tmp_path: Path) -> None:
+def test_a_damaged_run_is_told_and_the_others_go_on(
+    carry_out: Callable[..., BatchOutcome], tmp_path: Path
+) -> None:
     ended = carry_out(repetitions=2)
     place = Path(ended.results[0].folder)
     (place / "result.json").unlink()
     (place / "run.json").write_text("{")
     again = carry_out(repetitions=3)
-    assert [result.seed for result in again.results] == [1, 2] and not again.good
-    assert "run.json is damaged" in again.troubles[place.name]
-    cut = tmp_path / "out" / carry_out(repetitions=3).view.standings[1].name
+    assert [result.seed for result in again.results] == [1, 2] and not again.is_complete
+    assert "run.json is damaged" in again.errors[place.name]
+    cut = tmp_path / "out" / carry_out(repetitions=3).status.runs[1].name
     assert cut.is_dir()
 
 
@@ -248,12 +270,19 @@ cp -r "$1/disk/out" "$1/kept"
 
 
 def test_a_full_disk_loses_no_result_and_the_batch_goes_on_when_there_is_room(
-    carry_out: Callable[..., Ended], tmp_path: Path, toy: Path, script: Callable[..., str]
+    carry_out: Callable[..., BatchOutcome], tmp_path: Path, toy: Path, script: Callable[..., str]
 ) -> None:
     script(18, 8000)
-    text = (tmp_path / "script").read_text().replace("Execute Script", "Read File").replace("script_name", "file_name")
+    text = (
+        (tmp_path / "script")
+        .read_text()
+        .replace("Execute Script", "Read File")
+        .replace("script_name", "file_name")
+    )
     (tmp_path / "script").write_text(text)  # a script is not even begun on so small a disk
-    plan = f"tasks = ['{toy}']\nagents = ['act']\nmodels = ['scripted:{tmp_path / 'script'}']\nrepetitions = 4\n"
+    plan = (
+        f"tasks = ['{toy}']\nagents = ['act']\nmodels = ['scripted:{tmp_path / 'script'}']\nrepetitions = 4\n"
+    )
     (tmp_path / "plan.toml").write_text(plan + "sandbox = 'none'\npause = 0\ntries = 9\n")
     (tmp_path / "disk").mkdir()
     unshare = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
@@ -264,6 +293,11 @@ def test_a_full_disk_loses_no_result_and_the_batch_goes_on_when_there_is_room(
     assert (tmp_path / "code1").read_text() == "1\n" and "Traceback" not in complaints, complaints
     assert "disk full" in complaints or "No space left" in complaints
     assert (tmp_path / "code2").read_text() == "0\n", (tmp_path / "err2").read_text()
-    keys = {"agents": ["act"], "models": [f"scripted:{tmp_path / 'script'}"], "repetitions": 4, "sandbox": "none"}
+    keys = {
+        "agents": ["act"],
+        "models": [f"scripted:{tmp_path / 'script'}"],
+        "repetitions": 4,
+        "sandbox": "none",
+    }
     for result in carry_out(**keys).results:
         assert essence(Path(result.folder)) == essence(tmp_path / "kept" / Path(result.folder).name)

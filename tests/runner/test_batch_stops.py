@@ -10,9 +10,9 @@ from pathlib import Path
 
 from batches import PATIENT, Cli, Until, process, processes, states, waiting
 
-from mlagentbench.runner.batch.conduct import Ended
+from mlagentbench.runner.batch.orchestrator import BatchOutcome
 from mlagentbench.runner.folder import RunFolder
-from mlagentbench.sandbox.processes import family
+from mlagentbench.sandbox.processes import list_process_tree
 
 
 def test_ctrl_c_stops_scripts_and_keeps_everything_and_the_same_command_goes_on(
@@ -24,7 +24,9 @@ def test_ctrl_c_stops_scripts_and_keeps_everything_and_the_same_command_goes_on(
     with process(out, *words) as batch:
         until(lambda: len(waiting(out)) == 2)
         assert set(states(out).values()) == {"running"}
-        scripts = set(family(batch.pid)) & set(processes("./slow.py", "./wait.py"))  # other tests have some, too
+        scripts = set(list_process_tree(batch.pid)) & set(
+            processes("./slow.py", "./wait.py")
+        )  # other tests have some, too
         assert scripts
         batch.send_signal(signal.SIGINT)
         _, complaints = batch.communicate(timeout=10)
@@ -59,7 +61,7 @@ def test_a_second_ctrl_c_leaves_what_does_not_stop_and_even_that_is_no_fault(
     words = ["--task", task, "--agent", stubborn, "--agent", "baseline", "--jobs", 2]
     with process(out, *words, start_new_session=True) as batch:
         until(lambda: len(list(out.glob("*/trace.jsonl"))) == 2)
-        until(lambda: set(processes("mlagentbench.grading.child")) & set(processes(str(task))))
+        until(lambda: set(processes("mlagentbench.grading.grader_process")) & set(processes(str(task))))
         os.killpg(batch.pid, signal.SIGINT)  # as a terminal does it
         assert batch.stderr
         while "Ctrl-C again" not in batch.stderr.readline():
@@ -84,7 +86,9 @@ def test_stop_ends_a_run_or_a_whole_batch_of_another_process(
         one = waiting(out)[0]
         stopped = cli("stop", one)
         assert stopped.returncode == 0 and stopped.stdout == f"stopped: {one}\n"
-        until(lambda: len(waiting(out)) == 3)  # the next one has taken its place, and this one is not begun again
+        until(
+            lambda: len(waiting(out)) == 3
+        )  # the next one has taken its place, and this one is not begun again
         assert states(out)[one.name] == "stopped" and batch.poll() is None
         assert cli("stop", out).returncode == 0
         _, complaints = batch.communicate(timeout=10)
@@ -104,7 +108,11 @@ def test_a_single_run_can_be_stopped_and_watched_from_outside(
         output = out / "outputs" / "step-0002.txt"
         until(lambda: output.is_file() and b"waiting" in output.read_bytes())
         look = json.loads(cli("watch", out, "--once", "--json").stdout)
-        assert look["going"] and look["standings"][0]["state"] == "running" and look["standings"][0]["steps"] == 1
+        assert (
+            look["going"]
+            and look["standings"][0]["state"] == "running"
+            and look["standings"][0]["steps"] == 1
+        )
         totals = json.loads(cli("watch", out.parent, "--once", "--json").stdout)["totals"]
         assert (totals["runs"], totals["running"], totals["unplanned"]) == (1, 1, 0)
         assert cli("stop", out.parent).stdout == f"stopped: {out}\n"
@@ -125,7 +133,11 @@ def test_watch_tells_the_states_of_a_batch_of_another_process(
     )
     with process(out, tmp_path / "plan.toml") as batch:
         until(
-            lambda: "running" in (now := list(states(out).values())) and now.count("queued") == 1 if out.is_dir() else 0
+            lambda: (
+                "running" in (now := list(states(out).values())) and now.count("queued") == 1
+                if out.is_dir()
+                else 0
+            )
         )
         told = json.loads(cli("watch", out, "--json", "--once").stdout)
         assert told["going"] and told["totals"]["running"] == 1
@@ -133,7 +145,10 @@ def test_watch_tells_the_states_of_a_batch_of_another_process(
         assert cli("stop", out).returncode == 0
         batch.communicate(timeout=10)
     shown = cli("watch", out)
-    assert shown.returncode == 0 and "1 of 4 done (0 success, 1 invalid), 1 fault, 1 stopped, 1 queued" in shown.stdout
+    assert (
+        shown.returncode == 0
+        and "1 of 4 done (0 success, 1 invalid), 1 fault, 1 stopped, 1 queued" in shown.stdout
+    )
     missing = cli("watch", tmp_path / "nowhere")
     assert missing.returncode == 2 and "there is no folder" in missing.stderr
 
@@ -153,30 +168,30 @@ class Asking(Agent):
 
 
 def test_a_budget_in_money_that_is_used_up_begins_nothing_more(
-    carry_out: Callable[..., Ended], agent: Callable[..., str]
+    carry_out: Callable[..., BatchOutcome], agent: Callable[..., str]
 ) -> None:
     keys = {"agents": [agent("asking", COSTLY)], "repetitions": 3, "budget": {"dollars": 0.5}}
     ended = carry_out(**keys, jobs=1)
-    totals = ended.view.totals
-    assert (totals.done + totals.stopped, totals.queued) == (2, 1) and not ended.good
-    assert ended.reason == "the budget of $0.5 is used up ($0.80)"
+    totals = ended.status.totals
+    assert (totals.done + totals.stopped, totals.queued) == (2, 1) and not ended.is_complete
+    assert ended.stop_reason == "the budget of $0.5 is used up ($0.80)"
     again = carry_out(**keys, jobs=1)
-    assert again.results == ended.results and again.reason == ended.reason
+    assert again.results == ended.results and again.stop_reason == ended.stop_reason
     more = carry_out(**{**keys, "budget": {"dollars": 9}}, jobs=1)
-    assert more.good and round(more.view.totals.dollars, 6) == 1.2
+    assert more.is_complete and round(more.status.totals.dollars, 6) == 1.2
 
 
 def test_a_budget_that_ends_while_a_run_goes_on_leaves_it_to_be_resumed(
-    carry_out: Callable[..., Ended], agent: Callable[..., str], tmp_path: Path
+    carry_out: Callable[..., BatchOutcome], agent: Callable[..., str], tmp_path: Path
 ) -> None:
     go = tmp_path / "go"
     patient = agent("patient", PATIENT.format(go=str(go)))
     keys = {"agents": [patient], "repetitions": 2, "budget": {"hours": 1e-9}}
     ended = carry_out(**keys, jobs=1)
-    assert "hours of runs is used up" in ended.reason
-    assert (ended.view.totals.stopped, ended.view.totals.queued) == (1, 1) and not ended.results
+    assert "hours of runs is used up" in ended.stop_reason
+    assert (ended.status.totals.stopped, ended.status.totals.queued) == (1, 1) and not ended.results
     go.touch()
-    assert carry_out(**{**keys, "budget": {}}).good
+    assert carry_out(**{**keys, "budget": {}}).is_complete
 
 
 def test_what_stop_did_is_told_to_programs_too(
@@ -193,4 +208,7 @@ def test_what_stop_did_is_told_to_programs_too(
 def test_a_folder_without_runs_cannot_be_watched(tmp_path: Path, cli: Cli) -> None:
     for given in ((), ("--json",)):
         done = cli("watch", tmp_path, "--once", *given)
-        assert (done.returncode, done.stdout) == (2, "") and done.stderr == f"mlagentbench: no run lies in {tmp_path}\n"
+        assert (done.returncode, done.stdout) == (
+            2,
+            "",
+        ) and done.stderr == f"mlagentbench: no run lies in {tmp_path}\n"

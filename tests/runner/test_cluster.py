@@ -25,7 +25,7 @@ import pytest
 
 import mlagentbench
 from mlagentbench.records import Result
-from mlagentbench.runner.batch.survey import Survey
+from mlagentbench.runner.batch.batch_status import BatchFollower
 from mlagentbench.runner.folder import RunFolder
 
 pytestmark = [
@@ -154,7 +154,9 @@ class Nodes:
         env = {**os.environ, **TOKEN, **QUICK, "PYTHONPATH": str(Path(mlagentbench.__file__).parents[1])}
         command = ["unshare", "-m", "sh", "-c", NODE, "sh", str(self.hidden), *ray]
         with (self.session / f"{ip}.txt").open("w") as log:
-            self._started[ip] = subprocess.Popen(command, stdout=log, stderr=log, env=env, start_new_session=True)
+            self._started[ip] = subprocess.Popen(
+                command, stdout=log, stderr=log, env=env, start_new_session=True
+            )
 
     def joined(self, ip: str) -> bool:
         said = (self.session / f"{ip}.txt").read_text()
@@ -163,7 +165,9 @@ class Nodes:
 
     def raylet(self, ip: str) -> int | None:
         mark = f"--node_ip_address={ip}"
-        found = [pid for pid in all_pids() if mark in (words := words_of(pid)) and "raylet" in Path(words[0]).name]
+        found = [
+            pid for pid in all_pids() if mark in (words := words_of(pid)) and "raylet" in Path(words[0]).name
+        ]
         ours = [pid for pid in found if str(self.session) in " ".join(words_of(pid))]
         return ours[0] if ours else None
 
@@ -234,7 +238,11 @@ def batch(nodes: Nodes, out: Path, *words: object) -> Iterator["subprocess.Popen
     """A batch on the cluster, in a process of its own."""
     command = [sys.executable, "-m", "mlagentbench", "batch", "--on", "ray", "--address", nodes.address]
     command += ["--out", *map(str, (out, *words)), "--json"]
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": {**os.environ, **TOKEN}}
+    pipes: dict[str, Any] = {
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "env": {**os.environ, **TOKEN},
+    }
     with subprocess.Popen(command, text=True, **pipes) as driver:
         try:
             yield driver
@@ -263,7 +271,7 @@ def waiting(out: Path, driver: "subprocess.Popen[str]") -> list[str]:
 
 
 def states(out: Path) -> dict[str, str]:
-    return {each.name: each.state for each in Survey(out).look().standings}
+    return {each.name: each.state for each in BatchFollower(out).refresh().runs}
 
 
 def essence(folder: Path) -> tuple[object, ...]:
@@ -272,7 +280,11 @@ def essence(folder: Path) -> tuple[object, ...]:
     steps = [(step.number, step.call, step.failed) for step in run.steps()]
     calls = [(call.number, call.step, call.reply) for call in run.calls()]
     assert run.result
-    return steps, calls, run.result.but(seconds=0, grading_seconds=0, trace="", calls="", folder="", history="")
+    return (
+        steps,
+        calls,
+        run.result.replace(seconds=0, grading_seconds=0, trace="", calls="", folder="", history=""),
+    )
 
 
 def test_a_cluster_gives_what_one_machine_gives_and_agents_see_nothing_of_it(
@@ -290,7 +302,16 @@ def test_a_cluster_gives_what_one_machine_gives_and_agents_see_nothing_of_it(
     said += ['Action: Execute Script\nAction Input: {"script_name": "train.py"}']
     said += ['Action: Final Answer\nAction Input: {"final_answer": "done"}']
     (tmp_path / "script").write_text("\n=====\n".join(said))
-    words = ["--task", task, "--agent", "act", "--model", f"scripted:{tmp_path / 'script'}", "--repetitions", 2]
+    words = [
+        "--task",
+        task,
+        "--agent",
+        "act",
+        "--model",
+        f"scripted:{tmp_path / 'script'}",
+        "--repetitions",
+        2,
+    ]
     with batch(nodes, out, *words, "--agent", nodes.hidden / "spy.py", "--gpus-per-run", 1) as driver:
         found = results(driver)
     local = [sys.executable, "-m", "mlagentbench", "batch", "--out", tmp_path / "here", *words]
@@ -331,7 +352,9 @@ def test_a_lost_node_loses_no_run_counts_none_twice_and_leaves_no_sandbox(
     until(lambda: nodes.joined(victim))
     assert len(found) == 4 and len({result.folder for result in found}) == 4
     assert {result.ending for result in found} == {"submitted"} and {result.steps for result in found} == {4}
-    assert {path.parent.name: path.read_bytes() for path in out.glob("*/run.json")} == began, "resumed, not begun anew"
+    assert {path.parent.name: path.read_bytes() for path in out.glob("*/run.json")} == began, (
+        "resumed, not begun anew"
+    )
     assert not list(out.glob("*/result-*.json")), "a lost node is no fault"
     second = [RunFolder(Path(result.folder)).steps()[1].call.args["script_name"] for result in found]
     assert second.count("train.py") > 0 and second.count("lost.py") > 0, second
@@ -386,7 +409,14 @@ def test_a_node_that_was_cut_off_and_comes_back_writes_over_nothing(
     nodes: Nodes, out: Path, tmp_path: Path, toy: Path, until: Until
 ) -> None:
     go = tmp_path / "go"
-    words = ["--task", toy, "--agent", patient(nodes.hidden, "frozen", go), "--gpus-per-run", 1]  # so not on the head
+    words = [
+        "--task",
+        toy,
+        "--agent",
+        patient(nodes.hidden, "frozen", go),
+        "--gpus-per-run",
+        1,
+    ]  # so not on the head
     with batch(nodes, out, *words) as driver:
         until(lambda: len(waiting(out, driver)) == 1)
         victim = nodes.node_of(running("frozen")[0])

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from wire import Breaks, Wire
+from fake_provider import BrokenReply, FakeProvider
 
 from mlagentbench.models import hosted
-from mlagentbench.providers.patience import Patience
-from mlagentbench.runner.batch.conduct import conduct
-from mlagentbench.runner.batch.plan import Plan, read
-from mlagentbench.runner.batch.survey import Survey, View
+from mlagentbench.providers.retry_policy import RetryPolicy
+from mlagentbench.runner.batch.batch_status import BatchFollower, BatchStatus
+from mlagentbench.runner.batch.orchestrator import run_batch
+from mlagentbench.runner.batch.plan import Plan, read_plan
 from mlagentbench.runner.folder import RunFolder
 
 Until = Callable[[Callable[[], object]], None]
@@ -52,17 +52,17 @@ def unused_port() -> int:
 def test_a_model_whose_server_is_down_for_a_while_costs_tries_and_no_result(
     toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hosted, "Patience", partial(Patience, tries=2, first=0.01))
-    port, servers = unused_port(), list[Wire]()
+    monkeypatch.setattr(hosted, "Patience", partial(RetryPolicy, tries=2, first=0.01))
+    port, servers = unused_port(), list[FakeProvider]()
 
-    def mend(view: View) -> None:
-        if view.standings[0].faults == 2 and not servers:
-            servers.append(Wire(*SAID, port=port).__enter__())
+    def mend(view: BatchStatus) -> None:
+        if view.runs[0].faults == 2 and not servers:
+            servers.append(FakeProvider(*SAID, port=port).__enter__())
 
     keys = {"tasks": [str(toy)], "agents": ["act"], "models": [f"http://127.0.0.1:{port}/v1#any"]}
     plan = Plan.model_validate({**keys, "tries": 9, "pause": 0.3})
     try:
-        (result,) = conduct(tmp_path / "out", plan, [""], quiet, mend).results
+        (result,) = run_batch(tmp_path / "out", plan, [""], quiet, mend).results
     finally:
         for server in servers:
             server.__exit__()
@@ -89,14 +89,14 @@ def stopped_in_time(process: "subprocess.Popen[str]", out: Path) -> None:
     _, complaints = process.communicate(timeout=20)
     assert process.returncode == 130 and "stopped; everything is kept" in complaints, complaints
     assert time.monotonic() - began < 10
-    assert {each.state for each in Survey(out).look().standings} == {"stopped"}
+    assert {each.state for each in BatchFollower(out).refresh().runs} == {"stopped"}
 
 
 def test_stop_is_heard_while_a_model_is_silent(toy: Path, tmp_path: Path, until: Until) -> None:
-    with Wire(SAID[0], Breaks("stall")) as wire:
+    with FakeProvider(SAID[0], BrokenReply("stall")) as wire:
         words = ["--task", toy, "--agent", "act", "--model", f"{wire.url}/v1#any"]
         with batch(tmp_path / "out", *words) as process:
-            until(lambda: len(wire.seen) == 2)
+            until(lambda: len(wire.requests) == 2)
             stopped_in_time(process, tmp_path / "out")
         wire.script += SAID[1:]
         with batch(tmp_path / "out", *words) as process:
@@ -105,7 +105,9 @@ def test_stop_is_heard_while_a_model_is_silent(toy: Path, tmp_path: Path, until:
     assert [call.number for call in RunFolder(place).calls()] == [1, 2, 3]
 
 
-def test_stop_is_heard_while_a_grader_takes_long(tmp_path: Path, until: Until, variant: Callable[..., Path]) -> None:
+def test_stop_is_heard_while_a_grader_takes_long(
+    tmp_path: Path, until: Until, variant: Callable[..., Path]
+) -> None:
     go = tmp_path / "go"
     grader = f"import time\nfrom pathlib import Path\ndef grade(submission, private):\n    Path({str(go)!r}).touch()\n"
     task, out = variant({"grade.py": grader + "    time.sleep(1000)\n"}), tmp_path / "out"
@@ -115,7 +117,9 @@ def test_stop_is_heard_while_a_grader_takes_long(tmp_path: Path, until: Until, v
     assert not list(out.glob("*/result*.json"))
 
 
-def test_options_of_agents_are_given_to_all_of_a_plan(cli: Callable[..., Any], toy: Path, tmp_path: Path) -> None:
+def test_options_of_agents_are_given_to_all_of_a_plan(
+    cli: Callable[..., Any], toy: Path, tmp_path: Path
+) -> None:
     words = ["batch", "--task", toy, "--agent", "tuner", "--steps", 4, "--out", tmp_path / "out"]
     done = cli(*words, "--set", "no such option")
     assert done.returncode == 2 and "--set takes NAME=VALUE" in done.stderr
@@ -123,15 +127,20 @@ def test_options_of_agents_are_given_to_all_of_a_plan(cli: Callable[..., Any], t
     assert done.returncode == 2 and "atlantis" in done.stderr
     plan = tmp_path / "plan.toml"
     plan.write_text(f"tasks = ['{toy}']\nagents = [{{ name = 'command', options = {{ program = 'a' }} }}]\n")
-    assert read(plan, {"options": {"program": "b"}}).agents[0].options == {"program": "b"}
-    assert read(plan, {"options": {"other": 1}}).agents[0].options == {"program": "a", "other": 1}
+    assert read_plan(plan, {"options": {"program": "b"}}).agents[0].options == {"program": "b"}
+    assert read_plan(plan, {"options": {"other": 1}}).agents[0].options == {"program": "a", "other": 1}
 
 
 def test_more_memory_than_there_is_gets_a_note(toy: Path, tmp_path: Path) -> None:
     heard: list[str] = []
     for gigabytes in (0.5, 1e6):
-        plan = {"tasks": [str(toy)], "agents": ["nothing"], "limits": {"memory_gb": gigabytes}, "repetitions": 2}
+        plan = {
+            "tasks": [str(toy)],
+            "agents": ["nothing"],
+            "limits": {"memory_gb": gigabytes},
+            "repetitions": 2,
+        }
         out = tmp_path / str(gigabytes)
-        assert conduct(out, Plan.model_validate(plan), ["", ""], heard.append, quiet).good
+        assert run_batch(out, Plan.model_validate(plan), ["", ""], heard.append, quiet).is_complete
     (note,) = heard
     assert "the scripts of 2 runs at a time may use 2e+06 GB of memory" in note

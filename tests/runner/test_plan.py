@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlagentbench.errors import UsageError
-from mlagentbench.records import Contestant
+from mlagentbench.records import AgentSpec
 from mlagentbench.runner.batch.job import Job
-from mlagentbench.runner.batch.plan import BOUNDS, Plan, read
+from mlagentbench.runner.batch.plan import LIMIT_KEYS, Plan, read_plan
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def planned(tmp_path: Path) -> Callable[..., Plan]:
 
     def write(text: str, **given: Any) -> Plan:
         (tmp_path / "plan.toml").write_text(text)
-        return read(tmp_path / "plan.toml", given)
+        return read_plan(tmp_path / "plan.toml", given)
 
     return write
 
@@ -43,26 +43,28 @@ def test_every_combination_is_a_job_and_agents_without_a_model_run_once(
         repetitions = 3
         limits = {{ steps = 7, hours = 1 }}
     """)
-    jobs = plan.jobs()
+    jobs = plan.expand_jobs()
     assert len(jobs) == 2 * 3 * (1 + 2 + 2) == len({job.name for job in jobs})
     assert [job.seed for job in jobs] == [0] * 10 + [1] * 10 + [2] * 10
-    assert {(job.who.agent, bool(job.who.model)) for job in jobs} == {
+    assert {(job.agent_spec.agent, bool(job.agent_spec.model)) for job in jobs} == {
         ("tuner", False),
         ("research", True),
         ("react", True),
     }
     assert all(job.limits == {"steps": 7, "hours": 1.0} for job in jobs)
-    assert plan.but(tasks=("imdb", "house-price", "imdb")).jobs()[0].name in {job.name for job in jobs}
+    assert plan.replace(tasks=("imdb", "house-price", "imdb")).expand_jobs()[0].name in {
+        job.name for job in jobs
+    }
 
 
 def test_a_simple_job_has_a_simple_name_and_one_that_is_not_told_whole_has_a_hash() -> None:
-    assert Job(task="imdb", who=Contestant(agent="tuner"), seed=3).name == "imdb.tuner.s3"
-    assert Job(task="imdb", who=Contestant(agent="act", model="local")).name == "imdb.act.local.s0"
-    named = Job(task="imdb", who=Contestant(agent="act", model="maker:model-4.1/x y")).name
+    assert Job(task="imdb", agent_spec=AgentSpec(agent="tuner"), seed=3).name == "imdb.tuner.s3"
+    assert Job(task="imdb", agent_spec=AgentSpec(agent="act", model="local")).name == "imdb.act.local.s0"
+    named = Job(task="imdb", agent_spec=AgentSpec(agent="act", model="maker:model-4.1/x y")).name
     assert named.startswith("imdb.act.x-y.s0.") and len(named) == 26
-    long = Job(task="imdb", who=Contestant(agent="act", model="m" * 300)).name
+    long = Job(task="imdb", agent_spec=AgentSpec(agent="act", model="m" * 300)).name
     assert len(long) < 80
-    limited = Job(task="imdb", who=Contestant(agent="tuner"), limits={"steps": 5})
+    limited = Job(task="imdb", agent_spec=AgentSpec(agent="tuner"), limits={"steps": 5})
     assert limited.name == Job.model_validate_json(limited.model_dump_json()).name != "imdb.tuner.s0"
 
 
@@ -71,7 +73,7 @@ jobs = st.builds(
     Job,
     task=parts,
     who=st.builds(
-        Contestant,
+        AgentSpec,
         agent=parts,
         model=parts | st.just(""),
         fast_model=parts | st.just(""),
@@ -85,7 +87,7 @@ jobs = st.builds(
 
 @given(jobs, jobs)
 def test_two_jobs_share_a_folder_only_if_they_are_the_same(one: Job, other: Job) -> None:
-    assert (one.name == other.name) == (one.canonical == other.canonical)
+    assert (one.name == other.name) == (one.canonical_json == other.canonical_json)
     assert set(one.name) <= set("abcdef0123456789s.-_") and not one.name.startswith(".")
 
 
@@ -94,7 +96,7 @@ def test_what_is_typed_takes_the_place_of_what_the_plan_says(planned: Callable[.
     plan = planned(text, seeds=[7], limits={"steps": 6}, tasks=["house-price"])
     assert (plan.tasks, plan.seeds, plan.repetitions) == (("house-price",), (7,), 1)
     assert plan.limits == {"steps": 6, "hours": 2.0} and plan.budget.hours == 9
-    assert [job.seed for job in plan.jobs()] == [7]
+    assert [job.seed for job in plan.expand_jobs()] == [7]
 
 
 GOOD = 'tasks = ["imdb"]\nagents = ["tuner"]\n'
@@ -121,19 +123,22 @@ GOOD = 'tasks = ["imdb"]\nagents = ["tuner"]\n'
         (GOOD.replace("tuner", "human"), "needs a person"),
         (GOOD.replace("tuner", "react"), "the agent react needs a model"),
         (GOOD.replace("tuner", "react") + "models = ['scripted:nowhere']", "scripted:nowhere cannot be read"),
-        (GOOD.replace("'tuner'", "").replace('"tuner"', '{ name = "tuner", options = { x = 1 } }'), "no option 'x'"),
+        (
+            GOOD.replace("'tuner'", "").replace('"tuner"', '{ name = "tuner", options = { x = 1 } }'),
+            "no option 'x'",
+        ),
         (GOOD.replace("tuner", "nowhere.py"), "there is no file"),
     ],
 )
 def test_a_mistake_in_a_plan_is_one_line(planned: Callable[..., Plan], text: str, sentence: str) -> None:
     with pytest.raises(UsageError) as caught:
-        planned(text).jobs()
+        planned(text).expand_jobs()
     assert sentence in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_a_plan_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read: No such file"):
-        read(tmp_path / "plan.toml", {})
+        read_plan(tmp_path / "plan.toml", {})
 
 
 @pytest.mark.parametrize(
@@ -148,7 +153,7 @@ def test_a_plan_that_is_not_there_is_one_line(tmp_path: Path) -> None:
 def test_an_agent_file_that_cannot_be_imported_does_no_harm(tmp_path: Path, code: str, sentence: str) -> None:
     (tmp_path / "deadly.py").write_text(code)
     with pytest.raises(UsageError, match=sentence):
-        Plan(tasks=("imdb",), agents=[str(tmp_path / "deadly.py")]).jobs()  # type: ignore[arg-type]
+        Plan(tasks=("imdb",), agents=[str(tmp_path / "deadly.py")]).expand_jobs()  # type: ignore[arg-type]
 
 
 def test_the_document_tells_of_every_key_and_its_plan_can_be_read() -> None:
@@ -156,5 +161,5 @@ def test_the_document_tells_of_every_key_and_its_plan_can_be_read() -> None:
     table = text.partition("| key |")[2].partition("\n\n")[0]
     keys = {key for row in table.splitlines()[2:] for key in re.findall(r"`(\w+)`", row.split("|")[1])}
     assert keys == set(Plan.model_fields)
-    assert all(f"`{bound}`" in table for bound in BOUNDS)
+    assert all(f"`{bound}`" in table for bound in LIMIT_KEYS)
     Plan.model_validate(tomllib.loads(text.partition("```toml\n")[2].partition("```")[0]))

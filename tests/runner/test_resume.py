@@ -10,14 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from parrot import Parrot
+from fake_model import FakeModel
 
-from mlagentbench.environment import Environment
+from mlagentbench.environment.environment import Environment
 from mlagentbench.errors import Fault, UsageError
 from mlagentbench.records import Call, Message, Result, Step
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.setup import Setup
-from mlagentbench.runner.start import proceed
+from mlagentbench.runner.start import resume_run
 
 Play = Callable[..., Result]
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -55,7 +55,9 @@ def quiet(line: str) -> None:
 def essence(steps: tuple[Step, ...]) -> list[tuple[object, ...]]:
     """What must repeat: all but times and memory."""
     masked = re.compile(r"\d+\.\d s, peak memory \d+ MB")
-    return [(step.number, step.call, masked.sub("", step.observation), step.failed, step.notes) for step in steps]
+    return [
+        (step.number, step.call, masked.sub("", step.observation), step.failed, step.notes) for step in steps
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -65,12 +67,16 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_kills_at_random_moments_lose_no_step_and_double_none(toy: Path, busy: Path, tmp_path: Path, cli: Cli) -> None:
+def test_kills_at_random_moments_lose_no_step_and_double_none(
+    toy: Path, busy: Path, tmp_path: Path, cli: Cli
+) -> None:
     undisturbed = cli("run", toy, "--agent", busy, "--seed", 7, "--out", tmp_path / "calm", "--json")
     assert undisturbed.returncode == 0, undisturbed.stderr
     calm = RunFolder(tmp_path / "calm")
     dice, kills, moments, finished = random.Random(4), 0, set(), 0
-    while kills < 15 or len(moments) < 6 or not finished:  # how many kills one run takes depends on the machine
+    while (
+        kills < 15 or len(moments) < 6 or not finished
+    ):  # how many kills one run takes depends on the machine
         assert kills < 100, "the kills must be spread over the run"
         folder = tmp_path / f"run-{finished}"
         begin = ["run", toy, "--agent", busy, "--seed", 7, "--out", folder]
@@ -122,7 +128,7 @@ def test_resuming_from_a_step_forgets_what_came_later_and_keeps_the_old_result(
     result = play(act("1", "2", "other"))
     assert result.steps == 3 and [step.call.args["content"] for step in folder.steps()] == ["1", "2", "other"]
     assert folder.steps()[2].clock >= clock
-    assert folder.store(setup.data).content(3, "a") == b"other"
+    assert folder.open_store(setup.data).read_content(3, "a") == b"other"
     assert json.loads((tmp_path / "run" / "result-1.json").read_text())["steps"] == 4
     folder.rewind(0)
     play(act("anew"))
@@ -169,24 +175,28 @@ for left in count(1):
 """
 
 
-def test_a_kill_anywhere_in_going_back_leaves_a_whole_result_or_a_run_that_goes_on(play: Play, tmp_path: Path) -> None:
+def test_a_kill_anywhere_in_going_back_leaves_a_whole_result_or_a_run_that_goes_on(
+    play: Play, tmp_path: Path
+) -> None:
     def chat(env: Environment) -> None:
         for number in range(4):
             said = env.ask([Message(role="user", text=f"{number}?")]).text
             env.step(Call(action="Write File", args={"file_name": "a", "content": said}))
 
     words = ["one", "two", "three", "four"]
-    done = play(chat, models={"main": Parrot(words)})
+    done = play(chat, models={"main": FakeModel(words)})
     subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "run")], check=True)
     states = set()
     for copy in sorted(tmp_path.glob("killed-*")):
         folder = RunFolder(copy)
-        steps, last = len(folder.steps()), max(line.step for line in folder.store().lines())
+        steps, last = len(folder.steps()), max(line.step for line in folder.open_store().manifest_lines())
         states.add((folder.result is None, steps, last, len(list(folder.calls()))))
         if folder.result:
-            assert folder.claims(4) == {name: getattr(done, name) for name in folder.claims(4)}
+            assert folder.compute_record_hashes(4) == {
+                name: getattr(done, name) for name in folder.compute_record_hashes(4)
+            }
         else:
-            result = play(chat, name=copy.name, models={"main": Parrot(words)})
+            result = play(chat, name=copy.name, models={"main": FakeModel(words)})
             assert (result.ending, result.steps, result.snapshot) == ("stopped", 4, done.snapshot), copy
     assert {(False, 4, 4, 4), (True, 4, 4, 4), (True, 2, 4, 4), (True, 2, 2, 4), (True, 2, 2, 2)} == states
 
@@ -206,7 +216,7 @@ def test_a_finished_run_is_not_resumed_by_accident(toy: Path, tmp_path: Path, cl
     assert cli("run", toy, "--agent", "baseline", "--out", tmp_path / "run").returncode == 0
     refused = cli("resume", tmp_path / "run")
     assert refused.returncode == 2 and "is finished (submitted); pass --from-step" in refused.stderr
-    again = proceed(tmp_path / "run", 1, quiet)
+    again = resume_run(tmp_path / "run", 1, quiet)
     assert (again.ending, again.steps) == ("submitted", 2)
 
 
@@ -274,7 +284,9 @@ def test_a_run_moves_to_another_place_with_another_cache(
     assert (result["score"], result["steps"], result["folder"]) == (5.0, 17, str(moved))
 
 
-def test_a_run_whose_task_changed_does_not_go_on(variant: Callable[..., Path], tmp_path: Path, cli: Cli) -> None:
+def test_a_run_whose_task_changed_does_not_go_on(
+    variant: Callable[..., Path], tmp_path: Path, cli: Cli
+) -> None:
     task = variant({})
     assert cli("run", task, "--agent", "baseline", "--out", tmp_path / "run").returncode == 0
     (task / "description.md").write_text("Something easier.")

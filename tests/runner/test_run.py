@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from mlagentbench.environment import Environment
+from mlagentbench.environment.environment import Environment
 from mlagentbench.errors import Fault, UsageError
 from mlagentbench.records import Call, Result
 from mlagentbench.runner.folder import RunFolder
-from mlagentbench.runner.setup import Setup, set_up
-from mlagentbench.runner.start import measure_baseline, start
+from mlagentbench.runner.setup import Setup, prepare_setup
+from mlagentbench.runner.start import measure_baseline, start_run
 
 Play = Callable[..., Result]
 EXECUTE = Call(action="Execute Script", args={"script_name": "train.py"})
@@ -63,7 +63,7 @@ class Clumsy(Agent):
 
 def test_an_agent_that_raises_is_graded_and_the_note_says_where(setup: Setup, tmp_path: Path) -> None:
     (tmp_path / "clumsy.py").write_text(CRASH)
-    result = start(setup, str(tmp_path / "clumsy.py"), tmp_path / "run")
+    result = start_run(setup, str(tmp_path / "clumsy.py"), tmp_path / "run")
     assert (result.agent, result.ending, result.score) == ("clumsy.py", "crashed", 5.0)
     assert result.note.startswith("the agent crashed: JSONDecodeError: Expecting property name")
     assert result.note.endswith("(clumsy.py:10)")
@@ -140,7 +140,7 @@ def test_a_submission_that_is_no_csv_is_invalid_with_a_sentence(
         assert "exit code 0" in env.step(Call(action="Execute Script", args={"script_name": "spoil.py"}))
         env.step(SUBMIT)
 
-    result = play(spoil, setup=set_up(str(variant({"grade.py": CSV})), "open", "bwrap", print))
+    result = play(spoil, setup=prepare_setup(str(variant({"grade.py": CSV})), "open", "bwrap", print))
     assert result.ending == "submitted" and not result.valid and result.score is None
     assert note in result.note
 
@@ -148,8 +148,8 @@ def test_a_submission_that_is_no_csv_is_invalid_with_a_sentence(
 def test_a_fault_voids_the_run_even_if_the_agent_catches_everything(play: Play, tmp_path: Path) -> None:
     def ignore(env: Environment) -> None:
         env.step(write("submission.csv", PERFECT))
-        env.world.store.folder.rename(tmp_path / "gone")
-        env.world.store.folder.write_text("the disk went mad")
+        env.context.store.folder.rename(tmp_path / "gone")
+        env.context.store.folder.write_text("the disk went mad")
         for _ in range(3):
             with suppress(Exception):
                 env.step(write("x", "y"))
@@ -202,11 +202,11 @@ def test_a_folder_with_anything_in_it_is_refused(setup: Setup, tmp_path: Path) -
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").touch()
     with pytest.raises(UsageError, match="is not empty"):
-        start(setup, "nothing", tmp_path / "taken")
+        start_run(setup, "nothing", tmp_path / "taken")
     with pytest.raises(UsageError, match=r"cannot make a run in .*: (File exists|Not a directory)"):
-        start(setup, "nothing", tmp_path / "taken" / "file")
+        start_run(setup, "nothing", tmp_path / "taken" / "file")
     with pytest.raises(UsageError, match=r"cannot make a run in .*: Not a directory"):
-        start(setup, "nothing", tmp_path / "taken" / "file" / "below")
+        start_run(setup, "nothing", tmp_path / "taken" / "file" / "below")
 
 
 FULL = """
@@ -234,13 +234,15 @@ def test_a_beginning_that_fails_leaves_an_empty_folder(play: Play, setup: Setup,
     command = [sys.executable, "-c", FULL, tmp_path / "run", tmp_path / "new", agent]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == f"cannot make a run in {tmp_path / 'new'}: File too large\n[]\n" * 3
-    assert start(setup, "baseline", tmp_path / "new").score == 5.0
-    with pytest.raises(UsageError, match=f"choose another --out, or continue with: resume {tmp_path / 'new'}$"):
-        start(setup, "baseline", tmp_path / "new")
+    assert start_run(setup, "baseline", tmp_path / "new").score == 5.0
+    with pytest.raises(
+        UsageError, match=f"choose another --out, or continue with: resume {tmp_path / 'new'}$"
+    ):
+        start_run(setup, "baseline", tmp_path / "new")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "agent.py").touch()
     with pytest.raises(UsageError, match=r"choose another --out$"):
-        start(setup, "baseline", tmp_path / "full")
+        start_run(setup, "baseline", tmp_path / "full")
 
 
 def test_two_runs_at_once_in_one_folder_are_refused(play: Play, tmp_path: Path, setup: Setup) -> None:
@@ -248,7 +250,7 @@ def test_two_runs_at_once_in_one_folder_are_refused(play: Play, tmp_path: Path, 
 
     def act(env: Environment) -> None:
         with pytest.raises(UsageError, match="is not empty"):
-            start(setup, "nothing", tmp_path / "run")
+            start_run(setup, "nothing", tmp_path / "run")
         with pytest.raises(UsageError, match="a run is going on in"), RunFolder(tmp_path / "run").lock():
             pass
         refused.append(True)
@@ -257,7 +259,7 @@ def test_two_runs_at_once_in_one_folder_are_refused(play: Play, tmp_path: Path, 
 
 
 def test_an_unsandboxed_run_is_marked(toy: Path, play: Play) -> None:
-    result = play(win, setup=set_up(str(toy), "open", "none", lambda line: None))
+    result = play(win, setup=prepare_setup(str(toy), "open", "none", lambda line: None))
     assert result.unsandboxed and result.score == 0.0
 
 
@@ -266,8 +268,12 @@ def test_a_baseline_is_measured_over_seeds(setup: Setup, variant: Callable[..., 
     found, scores = measure_baseline(setup, 2, said.append)
     assert scores == [5.0, 5.0] and (found.mean, found.sd, found.n) == (5.0, 0.0, 2)
     assert said == ["run 1 of 2: 5", "run 2 of 2: 5"]
-    silent = set_up(str(variant({"starter/train.py": "print('nothing')\n"})), "open", "bwrap", said.append)
-    with pytest.raises(Fault, match=r"the starter of toy leaves no valid submission: submission\.csv is missing"):
+    silent = prepare_setup(
+        str(variant({"starter/train.py": "print('nothing')\n"})), "open", "bwrap", said.append
+    )
+    with pytest.raises(
+        Fault, match=r"the starter of toy leaves no valid submission: submission\.csv is missing"
+    ):
         measure_baseline(silent, 2, said.append)
 
 
@@ -277,6 +283,6 @@ def test_a_task_whose_baseline_nobody_knows_is_scored_and_not_judged(
     toml = (toy / "task.toml").read_text().replace("baseline =", "# baseline =")
     grader = f"# {uuid.uuid4()}: nobody ever measured with this one\n{(toy / 'grade.py').read_text()}"
     folder = variant({"task.toml": toml, "grade.py": grader})
-    result = play(win, setup=set_up(str(folder), "open", "bwrap", lambda line: None))
+    result = play(win, setup=prepare_setup(str(folder), "open", "bwrap", lambda line: None))
     assert (result.score, result.valid, result.success) == (0.0, True, False)
     assert result.baseline is None and "no baseline is known: mlagentbench baseline" in result.note

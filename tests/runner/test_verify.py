@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from mlagentbench.environment import Environment
+from mlagentbench.environment.environment import Environment
 from mlagentbench.errors import UsageError
 from mlagentbench.records import Call, Result
 from mlagentbench.runner.folder import RunFolder
-from mlagentbench.runner.setup import Setup, set_up
-from mlagentbench.runner.verify import verify
+from mlagentbench.runner.setup import Setup, prepare_setup
+from mlagentbench.runner.verify import verify_run
 
 Play = Callable[..., Result]
 ROWS = "id,value\n" + "".join(f"{n},{n + 0.5}\n" for n in range(10))
@@ -40,7 +40,7 @@ def grade(submission, private):
 @pytest.fixture
 def setup(variant: Callable[..., Path]) -> Setup:
     """The toy with a grader that starts at once."""
-    return set_up(str(variant({"grade.py": LIGHT}, "light")), "open", "bwrap", lambda line: None)
+    return prepare_setup(str(variant({"grade.py": LIGHT}, "light")), "open", "bwrap", lambda line: None)
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def run(play: Play, tmp_path: Path, setup: Setup) -> RunFolder:
 
 
 def failures(run: RunFolder, setup: Setup) -> dict[str, str]:
-    return {check.what: check.detail for check in verify(RunFolder(run.path), setup) if not check.holds}
+    return {check.what: check.detail for check in verify_run(RunFolder(run.path), setup) if not check.holds}
 
 
 def edit(path: Path, **changes: Any) -> None:
@@ -89,7 +89,9 @@ def test_a_changed_record_fails(run: RunFolder, setup: Setup) -> None:
     trace.write_bytes(b"".join(lines).replace(b"List Files", b"Read File", 1))
     assert "result.json: trace" in failures(run, setup)
     trace.write_bytes(b"".join(lines[:-1]))
-    assert {"result.json: trace", "result.json: steps", "the ending fits the record"} <= failures(run, setup).keys()
+    assert {"result.json: trace", "result.json: steps", "the ending fits the record"} <= failures(
+        run, setup
+    ).keys()
     trace.write_bytes(b"".join(lines[:2] + lines[3:]))
     assert "line 3 is step 4" in failures(run, setup)["the record can be read and graded"]
     trace.write_bytes(b"".join(lines[:2]) + b"{damaged}\n" + b"".join(lines[3:]))
@@ -97,7 +99,9 @@ def test_a_changed_record_fails(run: RunFolder, setup: Setup) -> None:
     trace.write_bytes(b"".join(lines))
     early = json.loads(states.splitlines()[1])
     name = early["changed"]["submission.csv"]["hash"]
-    manifest.write_bytes(states.replace(name.encode(), early["changed"]["submission.csv"]["hash"][::-1].encode()))
+    manifest.write_bytes(
+        states.replace(name.encode(), early["changed"]["submission.csv"]["hash"][::-1].encode())
+    )
     assert {"result.json: history", "every stored file matches its hash"} <= failures(run, setup).keys()
     manifest.write_bytes(b"".join(states.splitlines(keepends=True)[:-1]))
     assert {"result.json: history", "result.json: snapshot"} <= failures(run, setup).keys()
@@ -119,13 +123,15 @@ def test_a_corrupted_or_missing_object_fails(run: RunFolder, setup: Setup) -> No
 
 
 def failures_of_store(run: RunFolder, setup: Setup) -> str:
-    return "; ".join(run.store(setup.data, writable=False).check())
+    return "; ".join(run.open_store(setup.data, writable=False).find_problems())
 
 
 def test_another_baseline_or_task_than_the_run_used_fails(
     run: RunFolder, setup: Setup, variant: Callable[..., Path]
 ) -> None:
-    other = set_up(str(variant({"description.md": "Other words."})), "open", "bwrap", lambda line: None)
+    other = prepare_setup(
+        str(variant({"description.md": "Other words."})), "open", "bwrap", lambda line: None
+    )
     assert "the task is the one that the run used" in failures(run, other)
     edit(run.path / "run.json", baseline={"mean": 1e6, "sd": 0.1, "n": 8})
     found = failures(run, setup)
@@ -135,7 +141,7 @@ def test_another_baseline_or_task_than_the_run_used_fails(
 def test_an_unfinished_run_cannot_be_verified(run: RunFolder, setup: Setup) -> None:
     (run.path / "result.json").unlink()
     with pytest.raises(UsageError, match="is not finished: mlagentbench resume"):
-        verify(run, setup)
+        verify_run(run, setup)
 
 
 SAME = "the agent, given the recorded replies, comes to the same steps"

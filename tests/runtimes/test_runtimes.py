@@ -6,7 +6,7 @@ import pytest
 
 from mlagentbench.errors import SandboxFault, UsageError
 from mlagentbench.runtimes import base
-from mlagentbench.runtimes.base import ensure, names, requirements, runtime
+from mlagentbench.runtimes.base import ensure_runtime, find_runtime, read_requirements, runtime_names
 
 
 @pytest.fixture
@@ -17,7 +17,9 @@ def lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with zipfile.ZipFile(tmp_path / "tiny-1.0-py3-none-any.whl", "w") as wheel:
         wheel.writestr("tiny.py", "ANSWER = 42\n")
         wheel.writestr("tiny-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
-        wheel.writestr("tiny-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(
+            "tiny-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
         wheel.writestr("tiny-1.0.dist-info/RECORD", "")
     (folder / "small.txt").write_text("# Small things.\ntiny==1.0\n")
     monkeypatch.setattr(base, "LISTS", folder)
@@ -28,46 +30,48 @@ def lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", runtime_names())
 def test_every_package_of_every_runtime_is_pinned(name: str) -> None:
-    assert all(line.count("==") == 1 and " " not in line for line in requirements(name))
-    assert len({line.split("==")[0] for line in requirements(name)}) == len(requirements(name))
+    assert all(line.count("==") == 1 and " " not in line for line in read_requirements(name))
+    assert len({line.split("==")[0] for line in read_requirements(name)}) == len(read_requirements(name))
 
 
 def test_torch_is_all_of_tabular_and_more() -> None:
-    assert set(requirements("tabular")) < set(requirements("torch"))
-    assert runtime("tabular").hash != runtime("torch").hash
+    assert set(read_requirements("tabular")) < set(read_requirements("torch"))
+    assert find_runtime("tabular").hash != find_runtime("torch").hash
 
 
 def test_an_unknown_runtime_is_one_line() -> None:
     with pytest.raises(UsageError, match="no runtime 'jax'; there are: tabular"):
-        runtime("jax")
+        find_runtime("jax")
 
 
 def test_a_runtime_is_built_once_and_kept_by_its_content(lists: Path) -> None:
     said: list[str] = []
-    built = ensure("small", said.append)
+    built = ensure_runtime("small", said.append)
     assert (built.packages / "tiny.py").read_text() == "ANSWER = 42\n" and said
     said.clear()
-    assert ensure("small", said.append) == built and not said
+    assert ensure_runtime("small", said.append) == built and not said
     (lists / "small.txt").write_text("tiny==1.0\n# changed in words only\n")
-    assert runtime("small") == built
+    assert find_runtime("small") == built
     (lists / "small.txt").write_text("tiny==2.0\n")
-    assert runtime("small").hash != built.hash and not runtime("small").built
+    assert find_runtime("small").hash != built.hash and not find_runtime("small").is_built
 
 
 def test_a_runtime_that_cannot_be_built_says_why_and_leaves_nothing(lists: Path) -> None:
     (lists / "small.txt").write_text("tiny==3.0\n")
     with pytest.raises(SandboxFault, match=r"the runtime small cannot be built: ERROR: .*tiny==3\.0"):
-        ensure("small", lambda line: None)
-    left = [path.name for path in runtime("small").folder.parent.iterdir() if not path.name.endswith(".lock")]
-    assert not left and not runtime("small").built
+        ensure_runtime("small", lambda line: None)
+    left = [
+        path.name for path in find_runtime("small").folder.parent.iterdir() if not path.name.endswith(".lock")
+    ]
+    assert not left and not find_runtime("small").is_built
 
 
 def test_the_sandboxs_user_can_read_a_runtime_whatever_the_umask(lists: Path) -> None:
     before = os.umask(0o077)
     try:
-        built = ensure("small", lambda line: None)
+        built = ensure_runtime("small", lambda line: None)
     finally:
         os.umask(before)
     for path in (built.folder, *built.folder.rglob("*")):

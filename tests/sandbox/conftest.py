@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from mlagentbench.records import Execution, Limits
-from mlagentbench.runtimes.base import Runtime, ensure
-from mlagentbench.sandbox.base import Box, Sandbox
-from mlagentbench.sandbox.cgroups import hierarchies
-from mlagentbench.sandbox.choose import sandbox, unprivileged_user
-from mlagentbench.sandbox.output import Output
+from mlagentbench.runtimes.base import Runtime, ensure_runtime
+from mlagentbench.sandbox.base import Sandbox, SandboxSpec
+from mlagentbench.sandbox.cgroups import find_controller_folders
+from mlagentbench.sandbox.output import CommandOutput
+from mlagentbench.sandbox.selection import choose_unprivileged_uid, create_sandbox
 
 SMALL = Limits(memory_gb=0.5, disk_gb=0.05, files=2000, processes=64)
 
@@ -33,7 +33,7 @@ class Ran:
 class Runner:
     """Runs scripts of the workspace, and knows whether anything is left of them."""
 
-    def __init__(self, sandbox: Sandbox, box: Box, folder: Path) -> None:
+    def __init__(self, sandbox: Sandbox, box: SandboxSpec, folder: Path) -> None:
         self.sandbox, self.box, self.folder = sandbox, box, folder
         self.workspace = box.workspace
         self.marker = box.environment["MARKER"]
@@ -41,7 +41,7 @@ class Runner:
     def __call__(self, code: str, seconds: float = 30, limits: Limits = SMALL, **changes: object) -> Ran:
         (self.workspace / "script.py").write_text(code)
         box = replace(self.box, limits=limits, **changes)  # type: ignore[arg-type]
-        with Output(self.folder / "output.txt") as output:
+        with CommandOutput(self.folder / "output.txt") as output:
             done = self.sandbox.run(["python", "-u", "script.py"], box, seconds, output)
         return Ran(done, output.text, done.limit, done.exit_code)
 
@@ -66,43 +66,49 @@ def marked(marker: str) -> list[str]:
 
 
 def groups_of(pid: int) -> list[Path]:
-    return [group for place in set(hierarchies().values()) for group in place.glob(f"mlagentbench-*-{pid}-*-*")]
+    return [
+        group
+        for place in set(find_controller_folders().values())
+        for group in place.glob(f"mlagentbench-*-{pid}-*-*")
+    ]
 
 
 @pytest.fixture(scope="session")
 def runtime() -> Runtime:
-    return ensure("tabular", print)
+    return ensure_runtime("tabular", print)
 
 
 @pytest.fixture
-def box(runtime: Runtime) -> Iterator[Box]:
+def box(runtime: Runtime) -> Iterator[SandboxSpec]:
     """A workspace of the user as whom the commands run."""
-    owner = unprivileged_user("tests")
+    owner = choose_unprivileged_uid("tests")
     folder = Path(tempfile.mkdtemp(prefix="sandbox-test-", dir="/var/tmp"))  # a disk, and not memory
     workspace = folder / "workspace"
     workspace.mkdir()
     if owner:
         os.chown(workspace, owner, owner)
-    yield Box(workspace, runtime, SMALL, environment={"SEED": "7", "MARKER": secrets.token_hex(16)}, owner=owner)
+    yield SandboxSpec(
+        workspace, runtime, SMALL, environment={"SEED": "7", "MARKER": secrets.token_hex(16)}, uid=owner
+    )
     shutil.rmtree(folder)
 
 
 @pytest.fixture
-def run(box: Box) -> Iterator[Runner]:
+def run(box: SandboxSpec) -> Iterator[Runner]:
     """A script in a sandbox; afterwards nothing may be left, whatever it did."""
-    yield from _checked(Runner(sandbox("bwrap"), box, box.workspace.parent))
+    yield from _checked(Runner(create_sandbox("bwrap"), box, box.workspace.parent))
 
 
 @pytest.fixture
-def run_unsandboxed(box: Box) -> Iterator[Runner]:
+def run_unsandboxed(box: SandboxSpec) -> Iterator[Runner]:
     """A script outside any sandbox; afterwards nothing may be left, whatever it did."""
-    yield from _checked(Runner(sandbox("none"), box, box.workspace.parent))
+    yield from _checked(Runner(create_sandbox("none"), box, box.workspace.parent))
 
 
 def _checked(runner: Runner) -> Iterator[Runner]:
     before = names("/proc/self/fd")
     yield runner
-    runner.sandbox.release(runner.box)
+    runner.sandbox.release_workspace(runner.box)
     assert runner.survivors() == []
     assert groups_of(os.getpid()) == []
     assert len(names("/proc/self/fd")) <= len(before)

@@ -14,18 +14,18 @@ from pathlib import Path
 import pytest
 from conftest import SMALL, Runner, names
 
-from mlagentbench.environment import Environment
+from mlagentbench.environment.environment import Environment
 from mlagentbench.errors import Fault, SandboxFault, UsageError
-from mlagentbench.records import Call, Contestant, Limits, RunSpec
-from mlagentbench.runner.batch.conduct import conduct
+from mlagentbench.records import AgentSpec, Call, Limits, RunSpec
+from mlagentbench.runner.batch.orchestrator import run_batch
 from mlagentbench.runner.batch.plan import AgentPlan, Plan
 from mlagentbench.runner.folder import RunFolder
-from mlagentbench.runner.setup import Setup, set_up
-from mlagentbench.sandbox.access.counts import LONGEST, MOST, Counts
-from mlagentbench.sandbox.access.listening import Book, Listening
-from mlagentbench.sandbox.access.places import OTHERS
-from mlagentbench.sandbox.access.record import Access, file_of, foreign, read_access
-from mlagentbench.sandbox.processes import family, is_alive
+from mlagentbench.runner.setup import Setup, prepare_setup
+from mlagentbench.sandbox.access_log.counts import MAX_PATHS, MAX_TOTAL_PATH_CHARS, AccessCounts
+from mlagentbench.sandbox.access_log.expected_paths import OVERFLOW_NAME
+from mlagentbench.sandbox.access_log.recording import AccessLog, CommandRecorder
+from mlagentbench.sandbox.access_log.records import Access, access_file, read_access, unexpected_accesses
+from mlagentbench.sandbox.processes import is_alive, list_process_tree
 
 Tried = dict[tuple[str, str], Access]
 
@@ -35,10 +35,10 @@ def tried(run: Runner) -> Callable[..., Tried]:
     """Run a script with a ledger, and read what stands in it."""
 
     def listen(code: str, **options: object) -> Tried:
-        book = Book(run.folder)
+        book = AccessLog(run.folder)
         try:
             ran = run(code, book=book, **options)  # type: ignore[arg-type]
-            book.keep(1)
+            book.write_step(1)
         finally:
             book.close()
         assert "Traceback" not in ran.text, ran.text
@@ -162,7 +162,11 @@ attempt(lambda: socket.socket(socket.AF_UNIX).connect("/run/docker.sock"))
         ("unix:@hidden", "bind"): 0,
         ("unix:/run/docker.sock", "connect"): 1,
     }
-    assert {access.path for access in foreign(found.values()) if access.mode in ("connect", "bind", "send")} == {
+    assert {
+        access.path
+        for access in unexpected_accesses(found.values())
+        if access.mode in ("connect", "bind", "send")
+    } == {
         "inet:192.0.2.1:80",
         "inet:[2001:db8::1]:443",
         "inet:192.0.2.2:53",
@@ -189,9 +193,9 @@ os.read(reader, 1)
 
 
 def test_the_script_inherits_nothing_and_the_walls_stand_as_before(run: Runner, box_probe: str) -> None:
-    book = Book(run.folder)
+    book = AccessLog(run.folder)
     listened = run(box_probe, book=book).text
-    book.keep(1)
+    book.write_step(1)
     book.close()
     plain = run(box_probe).text
     told, expected = json.loads(listened), json.loads(plain)
@@ -200,7 +204,11 @@ def test_the_script_inherits_nothing_and_the_walls_stand_as_before(run: Runner, 
     expected.pop("own listener")
     assert told == expected
     assert told["descriptors"] == ["0", "1", "2"]
-    assert {told[name] for name in ("vsock", "unshare", "io_uring", "ptrace")} == {"EAFNOSUPPORT", "EPERM", "ENOSYS"}
+    assert {told[name] for name in ("vsock", "unshare", "io_uring", "ptrace")} == {
+        "EAFNOSUPPORT",
+        "EPERM",
+        "ENOSYS",
+    }
 
 
 @pytest.fixture
@@ -255,22 +263,22 @@ def test_a_flood_is_bounded_and_hides_nothing_foreign(tried: Callable[..., Tried
     found = tried(
         ATTEMPT
         + f"""
-for number in range({MOST} + 500): attempt(lambda: os.close(os.open(f"{{number}}", os.O_RDONLY)))
+for number in range({MAX_PATHS} + 500): attempt(lambda: os.close(os.open(f"{{number}}", os.O_RDONLY)))
 attempt(lambda: open("/etc/shadow"))
 """.replace("print(error)", "pass")
     )
-    assert found[f"/workspace/{OTHERS}", "read"].count >= 500
+    assert found[f"/workspace/{OVERFLOW_NAME}", "read"].count >= 500
     assert ("/etc/shadow", "read") in found
-    assert len(found) < MOST + 1000
+    assert len(found) < MAX_PATHS + 1000
 
 
 def test_long_paths_fill_the_ledger_no_further_than_its_bound() -> None:
-    counts = Counts()
+    counts = AccessCounts()
     for number in range(2000):
         counts.add(f"/secret/{'x' * 4000}/{number}", "read", False)
         counts.add(f"inet:192.0.2.1:{number}", "connect", True)
-    assert sum(len(str(row[0])) for row in counts.rows()) <= LONGEST + 100
-    assert next(row[2] for row in counts.rows() if row[0] == f"/{OTHERS}") > 1000
+    assert sum(len(str(row[0])) for row in counts.rows()) <= MAX_TOTAL_PATH_CHARS + 100
+    assert next(row[2] for row in counts.rows() if row[0] == f"/{OVERFLOW_NAME}") > 1000
 
 
 def test_names_that_are_no_text_are_told_readably(tried: Callable[..., Tried]) -> None:
@@ -295,34 +303,49 @@ if __name__ == "__main__":
     multiprocessing.Pool(1).map(abs, [1])
     subprocess.run(["ls", "-l"], capture_output=True, check=True)
 """
-    assert foreign(tried(code, limits=SMALL.but(memory_gb=2)).values()) == ()
+    assert unexpected_accesses(tried(code, limits=SMALL.but(memory_gb=2)).values()) == ()
 
 
 def test_foreign_is_what_lies_elsewhere() -> None:
     def access(path: str, mode: str = "read", refused: int = 0) -> Access:
         return Access.model_validate({"path": path, "mode": mode, "count": 1, "refused": refused})
 
-    ordinary = [access("/workspace"), access("/workspace/a"), access("/usr/lib/x"), access("/tmp/x"), access("netlink")]
+    ordinary = [
+        access("/workspace"),
+        access("/workspace/a"),
+        access("/usr/lib/x"),
+        access("/tmp/x"),
+        access("netlink"),
+    ]
     ordinary += [access("/build/lib/libm.so.6", refused=1), access("inet:127.0.0.1:1", "connect")]
-    strange = [access("/workspaces/a"), access("/proc/1/environ"), access("/"), access("/root/.ssh/id", refused=1)]
-    strange += [access("/build/lib/libm.so.6"), access("inet:1.2.3.4:1", "connect"), access(f"/{OTHERS}")]
-    assert foreign([*ordinary, *strange]) == tuple(strange)
+    strange = [
+        access("/workspaces/a"),
+        access("/proc/1/environ"),
+        access("/"),
+        access("/root/.ssh/id", refused=1),
+    ]
+    strange += [
+        access("/build/lib/libm.so.6"),
+        access("inet:1.2.3.4:1", "connect"),
+        access(f"/{OVERFLOW_NAME}"),
+    ]
+    assert unexpected_accesses([*ordinary, *strange]) == tuple(strange)
 
 
 def test_a_supervisor_that_dies_is_our_fault(run: Runner) -> None:
-    book = Book(run.folder)
-    with book.listening(run.box.owner) as listening:
+    book = AccessLog(run.folder)
+    with book.record_command(run.box.owner) as listening:
         os.kill(listening.pid, signal.SIGKILL)
     with pytest.raises(Fault, match="access ledger stopped listening"):
-        book.keep(1)
+        book.write_step(1)
     book.close()
 
 
-class Stranger(Book):
+class Stranger(AccessLog):
     """Listens as a user who has no business with the command."""
 
-    def listening(self, owner: int | None) -> AbstractContextManager[Listening]:
-        return super().listening((owner or 0) + 1)
+    def record_command(self, owner: int | None) -> AbstractContextManager[CommandRecorder]:
+        return super().record_command((owner or 0) + 1)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
@@ -333,12 +356,23 @@ def test_where_the_memory_of_a_command_cannot_be_read_that_is_said(run: Runner) 
 
 def test_a_supervisor_goes_with_a_harness_that_is_killed(run: Runner, until: Callable[..., None]) -> None:
     (run.workspace / "script.py").write_text("print('begun', flush=True)\nwhile True: pass")
-    command = [sys.executable, str(Path(__file__).parent / "harness.py"), "bwrap", str(run.workspace), run.marker, "60"]
+    command = [
+        sys.executable,
+        str(Path(__file__).parent / "harness.py"),
+        "bwrap",
+        str(run.workspace),
+        run.marker,
+        "60",
+    ]
     harness = subprocess.Popen(command, env={**os.environ, "LEDGER": "yes"}, stdout=subprocess.PIPE)
     assert harness.stdout is not None
     with harness, harness.stdout:
         assert harness.stdout.readline() == b"begun\n"
-        listeners = [pid for pid in family(harness.pid) if b"supervisor" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        listeners = [
+            pid
+            for pid in list_process_tree(harness.pid)
+            if b"supervisor" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        ]
         harness.kill()
     assert len(listeners) == 1
     until(lambda: not is_alive(listeners[0]) and not run.survivors())
@@ -346,7 +380,7 @@ def test_a_supervisor_goes_with_a_harness_that_is_killed(run: Runner, until: Cal
 
 def test_without_a_sandbox_there_is_no_ledger(toy: Path) -> None:
     with pytest.raises(UsageError, match="--ledger needs the sandbox"):
-        set_up(str(toy), "open", "none", lambda line: None, ledger=True)
+        prepare_setup(str(toy), "open", "none", lambda line: None, record_access=True)
 
 
 @pytest.fixture
@@ -373,12 +407,12 @@ def test_an_interpreter_tells_each_step_its_own_also_after_a_resume(
     repl(env, "open('second', 'w')")
     env.close()
     assert "/workspace/first" in paths(run, 1)
-    assert not file_of(run, 2).exists()
+    assert not access_file(run, 2).exists()
     assert "/workspace/second" in paths(run, 3)
     assert "/workspace/first" not in paths(run, 3)
 
     RunFolder(run).rewind(2)
-    assert not file_of(run, 3).exists()
+    assert not access_file(run, 3).exists()
     env = ledger_env()
     repl(env, "open('first', 'w'); x = 3")
     env.step(Call(action="List Files", args={"dir_path": "."}))
@@ -388,7 +422,9 @@ def test_an_interpreter_tells_each_step_its_own_also_after_a_resume(
     assert "/workspace/first" not in paths(run, 3)
 
 
-def test_a_script_and_an_interpreter_share_a_run(ledger_env: Callable[[], Environment], tmp_path: Path) -> None:
+def test_a_script_and_an_interpreter_share_a_run(
+    ledger_env: Callable[[], Environment], tmp_path: Path
+) -> None:
     env = ledger_env()
     repl(env, "1")
     env.step(Call(action="Execute Script", args={"script_name": "train.py"}))
@@ -398,12 +434,12 @@ def test_a_script_and_an_interpreter_share_a_run(ledger_env: Callable[[], Enviro
 
 
 def test_a_batch_can_keep_ledgers(tmp_path: Path, toy: Path) -> None:
-    plan = Plan(tasks=(str(toy),), agents=(AgentPlan(name="baseline"),), ledger=True)
-    conduct(tmp_path / "batch", plan, [""], lambda line: None, lambda view: None)
+    plan = Plan(tasks=(str(toy),), agents=(AgentPlan(name="baseline"),), record_access=True)
+    run_batch(tmp_path / "batch", plan, [""], lambda line: None, lambda view: None)
     (folder,) = (path.parent for path in (tmp_path / "batch").glob("*/run.json"))
     assert "/workspace/train.py" in paths(folder, 1)
     with pytest.raises(UsageError, match="--ledger needs the sandbox"):
-        plan.but(sandbox="none").jobs()
+        plan.replace(sandbox="none").expand_jobs()
 
 
 def test_a_run_without_a_ledger_has_none_and_an_older_one_stays_readable(
@@ -412,13 +448,13 @@ def test_a_run_without_a_ledger_has_none_and_an_older_one_stays_readable(
     env = open_env()
     env.step(Call(action="Execute Script", args={"script_name": "train.py"}))
     assert not list(tmp_path.rglob("access"))
-    spec = setup.spec(Contestant(agent="test"), 0, Limits()).model_dump()
+    spec = setup.create_run_spec(AgentSpec(agent="test"), 0, Limits()).model_dump()
     del spec["ledger"]
-    assert RunSpec.model_validate(spec).ledger is False
+    assert RunSpec.model_validate(spec).record_access is False
 
 
 def test_a_damaged_ledger_is_said_to_be(tmp_path: Path) -> None:
-    place = file_of(tmp_path, 7)
+    place = access_file(tmp_path, 7)
     place.parent.mkdir()
     place.write_text(secrets.token_hex(8))
     with pytest.raises(Fault, match="damaged"):

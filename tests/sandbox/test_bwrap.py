@@ -14,10 +14,10 @@ from conftest import Runner
 
 import mlagentbench
 from mlagentbench.errors import SandboxFault, UsageError
-from mlagentbench.home import home
-from mlagentbench.sandbox.base import Box
-from mlagentbench.sandbox.bwrap import Bubblewrap, secret_places
-from mlagentbench.sandbox.choose import sandbox, unprivileged_user
+from mlagentbench.sandbox.base import SandboxSpec
+from mlagentbench.sandbox.bwrap import BubblewrapSandbox, hidden_paths
+from mlagentbench.sandbox.selection import choose_unprivileged_uid, create_sandbox
+from mlagentbench.system.cache import cache_dir
 
 PROBE = """
 import ctypes, os, socket, subprocess, sys
@@ -46,9 +46,34 @@ def test_secret_places_do_not_exist_inside(run: Runner) -> None:
     try:
         (run.folder / "answers.csv").write_text("42")
         package = str(Path(mlagentbench.__file__).parent)
-        places = [str(home()), package, str(run.folder), str(run.workspace), "/root", "/work", "/var", "/srv", "/mnt"]
-        places += ["/etc/shadow", "/etc/ssl", "/sys", "/boot", "/run", "/dev/shm/host-secret", "/dev/mem", "/dev/sda"]
-        places += [os.environ["HOME"], sys.prefix, f"/proc/{os.getpid()}", "/proc/1/root/root", "/proc/1/cwd/../root"]
+        places = [
+            str(cache_dir()),
+            package,
+            str(run.folder),
+            str(run.workspace),
+            "/root",
+            "/work",
+            "/var",
+            "/srv",
+            "/mnt",
+        ]
+        places += [
+            "/etc/shadow",
+            "/etc/ssl",
+            "/sys",
+            "/boot",
+            "/run",
+            "/dev/shm/host-secret",
+            "/dev/mem",
+            "/dev/sda",
+        ]
+        places += [
+            os.environ["HOME"],
+            sys.prefix,
+            f"/proc/{os.getpid()}",
+            "/proc/1/root/root",
+            "/proc/1/cwd/../root",
+        ]
         ran = run(f"""
 import glob, os
 print([place for place in {places} if os.path.lexists(place)])
@@ -245,27 +270,33 @@ def test_a_root_harness_never_starts_a_box_without_an_unprivileged_owner(run: Ru
         run("print(1)", owner=None)
 
 
-def test_without_bubblewrap_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_bubblewrap_one_sentence_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match="apt-get install bubblewrap"):
-        sandbox("bwrap")
+        create_sandbox("bwrap")
 
 
-def broken_bwrap(folder: Path, script: str) -> Bubblewrap:
+def broken_bwrap(folder: Path, script: str) -> BubblewrapSandbox:
     program = folder / "bwrap"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     folder.chmod(0o755)
-    found = Bubblewrap()
-    found._program = program
+    found = BubblewrapSandbox()
+    found._bwrap_path = program
     return found
 
 
 @pytest.mark.parametrize("code", [0, 1, 127])
-def test_a_bubblewrap_that_cannot_start_is_a_fault_and_no_failure_of_the_script(code: int, run: Runner) -> None:
+def test_a_bubblewrap_that_cannot_start_is_a_fault_and_no_failure_of_the_script(
+    code: int, run: Runner
+) -> None:
     folder = run.folder / "bin"
     folder.mkdir()
-    run.sandbox = broken_bwrap(folder, f"echo 'bwrap: No permissions to create new namespace' >&2; exit {code}")
+    run.sandbox = broken_bwrap(
+        folder, f"echo 'bwrap: No permissions to create new namespace' >&2; exit {code}"
+    )
     with pytest.raises(SandboxFault, match="cannot be started on this machine: bwrap: No permissions"):
         run("print(1)")
 
@@ -289,7 +320,7 @@ def test_a_missing_python_is_a_fault_and_no_failure_of_the_script(run: Runner) -
         run.sandbox.start(["snake"], run.box)
 
 
-def test_what_lies_in_a_shown_folder_is_covered(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_lies_in_a_shown_folder_is_covered(box: SandboxSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     """A harness installed below /usr or into the Python's own packages, and a cache there, too."""
     places = [Path("/usr/local/share/some-cache"), Path("/usr/local/lib/some-app")]
     for place in places:
@@ -298,13 +329,15 @@ def test_what_lies_in_a_shown_folder_is_covered(box: Box, monkeypatch: pytest.Mo
         monkeypatch.setenv("MLAGENTBENCH_HOME", str(places[0]))
         monkeypatch.chdir(places[1])
         prefix = box.runtime.prefix_inside
-        packages = next(path for path in box.runtime.foreign_packages if path.is_relative_to(box.runtime.prefix))
+        packages = next(
+            path for path in box.runtime.base_package_folders if path.is_relative_to(box.runtime.prefix)
+        )
         inside = packages / "mlagentbench"
         monkeypatch.setattr(mlagentbench, "__file__", str(inside / "__init__.py"))
         made = not inside.exists()
         inside.mkdir(exist_ok=True)
         try:
-            found = secret_places(replace(box, workspace=places[0] / "runs" / "workspace"))
+            found = hidden_paths(replace(box, workspace=places[0] / "runs" / "workspace"))
         finally:
             if made:
                 inside.rmdir()
@@ -313,7 +346,9 @@ def test_what_lies_in_a_shown_folder_is_covered(box: Box, monkeypatch: pytest.Mo
             shutil.rmtree(place)
     assert {"/usr/local/share/some-cache", "/usr/local/lib/some-app"} <= set(found)
     assert f"{prefix}/{packages.relative_to(box.runtime.prefix)}" in found
-    assert not any("mlagentbench" in place for place in found)  # covered with the packages, and not once more within
+    assert not any(
+        "mlagentbench" in place for place in found
+    )  # covered with the packages, and not once more within
 
 
 def test_working_in_a_folder_that_python_needs_hides_nothing_of_it(
@@ -325,4 +360,4 @@ def test_working_in_a_folder_that_python_needs_hides_nothing_of_it(
 
 
 def test_two_runs_have_different_users_so_that_they_cannot_touch_each_other() -> None:
-    assert os.geteuid() != 0 or unprivileged_user("one") != unprivileged_user("two")
+    assert os.geteuid() != 0 or choose_unprivileged_uid("one") != choose_unprivileged_uid("two")

@@ -6,31 +6,38 @@ from pathlib import Path
 import pytest
 
 from mlagentbench.errors import UsageError
-from mlagentbench.sandbox.base import Box
-from mlagentbench.sandbox.choose import sandbox
-from mlagentbench.sandbox.container_profile import profile
+from mlagentbench.sandbox.base import SandboxSpec
+from mlagentbench.sandbox.container_options import engine_options
+from mlagentbench.sandbox.selection import create_sandbox
 
 
-def told(box: Box, engine: str, gpus: str = "", hosts_own: bool = True) -> list[str]:
-    return [*profile(box, Path("/door"), engine, gpus, hosts_own)]
+def told(box: SandboxSpec, engine: str, gpus: str = "", hosts_own: bool = True) -> list[str]:
+    return [*engine_options(box, Path("/door"), engine, gpus, hosts_own)]
 
 
 @pytest.mark.parametrize("engine", ["podman", "docker"])
-def test_every_engine_is_told_to_take_all_rights_away(engine: str, box: Box) -> None:
+def test_every_engine_is_told_to_take_all_rights_away(engine: str, box: SandboxSpec) -> None:
     said = " ".join(told(box, engine))
-    for words in ("--read-only ", "--network none", "--cap-drop all", "no-new-privileges", "--ipc private", "--rm"):
+    for words in (
+        "--read-only ",
+        "--network none",
+        "--cap-drop all",
+        "no-new-privileges",
+        "--ipc private",
+        "--rm",
+    ):
         assert words in said
     assert "seccomp=unconfined" not in said and "--privileged" not in said
     assert f"source={box.workspace},destination=/workspace " in f"{said} "
     assert f"source={box.runtime.folder},destination=/opt/runtime,ro=true" in said
 
 
-def test_docker_is_told_nothing_that_only_podman_knows(box: Box) -> None:
+def test_docker_is_told_nothing_that_only_podman_knows(box: SandboxSpec) -> None:
     said = " ".join(told(box, "docker"))
     assert not [word for word in ("read-only-tmpfs", "no-hosts", "notmpcopyup", "keep-id") if word in said]
 
 
-def test_gpus_are_named_as_cdi_names_them(box: Box) -> None:
+def test_gpus_are_named_as_cdi_names_them(box: SandboxSpec) -> None:
     assert not [word for word in told(box, "podman") if "nvidia" in word]
     assert [word for word in told(box, "podman", "0, 2") if "nvidia" in word] == [
         "nvidia.com/gpu=0",
@@ -39,13 +46,15 @@ def test_gpus_are_named_as_cdi_names_them(box: Box) -> None:
     assert "nvidia.com/gpu=all" in told(box, "docker", "all")
 
 
-def test_an_image_keeps_its_own_programs(box: Box) -> None:
+def test_an_image_keeps_its_own_programs(box: SandboxSpec) -> None:
     assert not [word for word in told(box, "podman", hosts_own=False) if "source=/usr" in word]
     assert not [word for word in told(box, "podman", hosts_own=False) if word.startswith("/usr/")]
 
 
-def test_a_workspace_that_may_only_be_read_is_mounted_once(box: Box) -> None:
-    said = [word for word in told(replace(box, read_only=(".", "data/a.csv")), "podman") if "/workspace" in word]
+def test_a_workspace_that_may_only_be_read_is_mounted_once(box: SandboxSpec) -> None:
+    said = [
+        word for word in told(replace(box, read_only=(".", "data/a.csv")), "podman") if "/workspace" in word
+    ]
     assert [word.partition("destination=")[2] for word in said] == [
         "/workspace,ro=true",
         "/workspace/data",
@@ -53,21 +62,25 @@ def test_a_workspace_that_may_only_be_read_is_mounted_once(box: Box) -> None:
     ]
 
 
-def test_commas_and_quotes_in_names_are_no_further_options(box: Box) -> None:
+def test_commas_and_quotes_in_names_are_no_further_options(box: SandboxSpec) -> None:
     strange = Path('/a,ro=false,"b')
     assert '"source=/a,ro=false,""b"' in " ".join(told(replace(box, workspace=strange), "podman"))
 
 
 @pytest.mark.parametrize("engine", ["podman", "docker"])
-def test_without_the_engine_one_sentence_says_so(engine: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_the_engine_one_sentence_says_so(
+    engine: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match=f"no {engine}; install it"):
-        sandbox(f"{engine}:some/image")
+        create_sandbox(f"{engine}:some/image")
 
 
-def test_docker_takes_no_folder_as_a_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, box: Box) -> None:
+def test_docker_takes_no_folder_as_a_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, box: SandboxSpec
+) -> None:
     (tmp_path / "docker").write_text("#!/bin/sh\n")
     (tmp_path / "docker").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     with pytest.raises(UsageError, match="import it as an image"):
-        sandbox("docker:/srv/root").start(["true"], box)
+        create_sandbox("docker:/srv/root").start(["true"], box)

@@ -19,10 +19,10 @@ from conftest import Runner, _checked, marked
 from test_repl import repl, say  # noqa: F401 - fixtures
 
 from mlagentbench.errors import SandboxFault, UsageError
-from mlagentbench.home import home
-from mlagentbench.sandbox.base import Box
-from mlagentbench.sandbox.choose import sandbox
-from mlagentbench.sandbox.output import Output
+from mlagentbench.sandbox.base import SandboxSpec
+from mlagentbench.sandbox.output import CommandOutput
+from mlagentbench.sandbox.selection import create_sandbox
+from mlagentbench.system.cache import cache_dir
 
 # Each is collected here once more, and takes the sandbox of this module.
 REUSED = [
@@ -73,11 +73,22 @@ def _obstacle(engine: str, folder: Path) -> str:
 
 def _tried(engine: str) -> str:
     try:
-        source = sandbox(engine)._source  # type: ignore[attr-defined]
+        source = create_sandbox(engine)._source  # type: ignore[attr-defined]
     except SandboxFault as fault:
         return str(fault)
     limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"]
-    tried = [engine, "run", "--rm", "--network", "none", *limits, "--volume", "/usr:/usr:ro", *source, "/bin/true"]
+    tried = [
+        engine,
+        "run",
+        "--rm",
+        "--network",
+        "none",
+        *limits,
+        "--volume",
+        "/usr:/usr:ro",
+        *source,
+        "/bin/true",
+    ]
     done = subprocess.run(tried, capture_output=True, text=True, check=False)
     return f"{engine} cannot work here: {done.stderr.strip()[:200]}" if done.returncode else ""
 
@@ -92,9 +103,9 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture
-def run(engine: str, box: Box) -> Iterator[Runner]:
+def run(engine: str, box: SandboxSpec) -> Iterator[Runner]:
     """A script in a container; afterwards nothing may be left, whatever it did."""
-    yield from _checked(Runner(sandbox(engine), box, box.workspace.parent))
+    yield from _checked(Runner(create_sandbox(engine), box, box.workspace.parent))
     left = subprocess.run([engine, "ps", "--all", "--quiet"], capture_output=True, text=True, check=True)
     assert left.stdout == ""
 
@@ -109,7 +120,10 @@ def test_no_privilege_can_be_gained_in_a_container(run: Runner) -> None:
 
 def test_what_a_script_may_take_from_the_machine_is_bounded_in_a_container(run: Runner) -> None:
     done, numbers = test_limits.taken(run)
-    assert done in ([], ["did 5"])  # the latter is how eager the kernel is to kill it, which not every root can fix
+    assert done in (
+        [],
+        ["did 5"],
+    )  # the latter is how eager the kernel is to kill it, which not every root can fix
     assert numbers["CORE"] <= 1 and numbers["NOFILE"] <= 4096
     assert numbers["RTPRIO"] == numbers["NICE"] == 0
 
@@ -122,7 +136,17 @@ def test_a_script_that_asks_to_be_spared_ends_at_its_memory_limit_all_the_same(r
 
 def test_the_harness_and_its_files_are_not_inside(run: Runner) -> None:
     (run.folder / "answers.csv").write_text("42")
-    places = [str(home()), str(run.folder), str(run.workspace), "/root", "/work", "/var", "/srv", "/mnt", "/boot"]
+    places = [
+        str(cache_dir()),
+        str(run.folder),
+        str(run.workspace),
+        "/root",
+        "/work",
+        "/var",
+        "/srv",
+        "/mnt",
+        "/boot",
+    ]
     places += ["/etc/shadow", "/etc/ssl", "/dev/mem", "/dev/sda", os.environ["HOME"], sys.prefix]
     places += [f"/proc/{os.getpid()}", "/proc/1/root/root", "/sys/class", "/sys/devices", "/run/box/enter"]
     ran = run(f"""
@@ -141,7 +165,9 @@ print(repr(open('/etc/resolv.conf').read()))
 
 
 def test_a_harness_killed_in_the_middle_takes_its_container_along(run: Runner) -> None:
-    code = "import os\nif os.fork() == 0: os.setsid(); os.fork()\nprint('begun', flush=True)\nwhile True: pass\n"
+    code = (
+        "import os\nif os.fork() == 0: os.setsid(); os.fork()\nprint('begun', flush=True)\nwhile True: pass\n"
+    )
     harness = test_ending.start_harness(run, run.sandbox.name, code)
     assert harness.stdout is not None
     assert b"begun" in harness.stdout.readline()
@@ -159,7 +185,7 @@ import os, sys
 from pathlib import Path
 from mlagentbench.runtimes.base import runtime
 from mlagentbench.sandbox.base import Box
-from mlagentbench.sandbox.choose import sandbox
+from mlagentbench.sandbox.selection import sandbox
 from mlagentbench.sandbox.output import Output
 from mlagentbench.sandbox.repl import Repl
 workspace, marker = Path(sys.argv[1]), sys.argv[2]
@@ -196,7 +222,9 @@ def test_podman_needs_no_root(run: Runner) -> None:
     config = home / ".config" / "containers" / "containers.conf"
     config.parent.mkdir(parents=True)
     config.write_text('[engine]\nruntime = "runc"\ncgroup_manager = "cgroupfs"\n')
-    (run.folder / "passwd").write_text(f"{Path('/etc/passwd').read_text()}boxer:x:{user}:{user}::{home}:/bin/sh\n")
+    (run.folder / "passwd").write_text(
+        f"{Path('/etc/passwd').read_text()}boxer:x:{user}:{user}::{home}:/bin/sh\n"
+    )
     (run.folder / "numbers").write_text("boxer:200000:65536\n")
     subprocess.run(["chown", "-R", str(user), str(home)], check=True)
     files = {"passwd": "passwd", "subuid": "numbers", "subgid": "numbers"}
@@ -221,7 +249,9 @@ def root_file_system(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not shutil.which("debootstrap") or os.geteuid() != 0:
         pytest.skip("no debootstrap: apt-get install debootstrap")
     folder = tmp_path_factory.mktemp("debian") / "root"
-    more = "--include=libssl3,libffi8,libsqlite3-0,libbz2-1.0,liblzma5,libgomp1,libreadline8,libncursesw6,zlib1g"
+    more = (
+        "--include=libssl3,libffi8,libsqlite3-0,libbz2-1.0,liblzma5,libgomp1,libreadline8,libncursesw6,zlib1g"
+    )
     made = subprocess.run(
         ["debootstrap", "--variant=minbase", more, "bookworm", str(folder)],
         capture_output=True,
@@ -235,14 +265,16 @@ def root_file_system(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("how", ["folder", "image"])
-def test_a_root_file_system_of_debootstrap_serves_as_an_image(how: str, root_file_system: Path, run: Runner) -> None:
+def test_a_root_file_system_of_debootstrap_serves_as_an_image(
+    how: str, root_file_system: Path, run: Runner
+) -> None:
     engine, name = run.sandbox.name, "localhost/mlagentbench-test-debian:latest"
     if how == "image":
         with subprocess.Popen(["tar", "-C", str(root_file_system), "-c", "."], stdout=subprocess.PIPE) as tar:
             subprocess.run([engine, "import", "-", name], stdin=tar.stdout, check=True, capture_output=True)
-        run.sandbox = sandbox(f"{engine}:{name}")
+        run.sandbox = create_sandbox(f"{engine}:{name}")
     elif engine == "podman":
-        run.sandbox = sandbox(f"podman:{root_file_system}")
+        run.sandbox = create_sandbox(f"podman:{root_file_system}")
     else:
         pytest.skip("docker takes no folder as a root")
     ran = run("""
@@ -261,7 +293,9 @@ open('mine', 'w').write('x')
         subprocess.run([engine, "rmi", "--force", name], check=True, capture_output=True)
 
 
-def test_a_whole_run_in_containers_is_graded_as_any_other(engine: str, toy: Path, tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
+def test_a_whole_run_in_containers_is_graded_as_any_other(
+    engine: str, toy: Path, tmp_path: Path, cli
+) -> None:  # type: ignore[no-untyped-def]
     done = cli("run", toy, "--agent", "reference", "--sandbox", engine, "--out", tmp_path / "run", "--json")
     result = json.loads(done.stdout)
     assert (result["score"], result["success"], result["unsandboxed"]) == (0.0, True, False), done.stderr
@@ -269,7 +303,17 @@ def test_a_whole_run_in_containers_is_graded_as_any_other(engine: str, toy: Path
 
 
 def test_code_that_was_submitted_is_timed_in_containers_too(engine: str, tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
-    run = ["run", "vectorization", "--agent", "reference", "--sandbox", engine, "--out", tmp_path / "run", "--json"]
+    run = [
+        "run",
+        "vectorization",
+        "--agent",
+        "reference",
+        "--sandbox",
+        engine,
+        "--out",
+        tmp_path / "run",
+        "--json",
+    ]
     result = json.loads(cli(*run, timeout=200).stdout)
     assert (result["valid"], result["ending"]) == (True, "submitted"), result["note"]
 
@@ -284,6 +328,6 @@ def test_no_key_of_the_harness_is_known_to_the_engine(run: Runner, monkeypatch: 
         process.close()
 
 
-def test_an_image_that_is_not_there_is_a_sentence(engine: str, box: Box) -> None:
+def test_an_image_that_is_not_there_is_a_sentence(engine: str, box: SandboxSpec) -> None:
     with pytest.raises(UsageError, match=f"{engine} pull localhost/no-such"):
-        sandbox(f"{engine}:localhost/no-such").run(["true"], box, 9, Output())
+        create_sandbox(f"{engine}:localhost/no-such").run(["true"], box, 9, CommandOutput())

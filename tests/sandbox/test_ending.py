@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import Runner, groups_of, marked, names
 
-from mlagentbench.sandbox.cgroups import hierarchies
+from mlagentbench.sandbox.cgroups import find_controller_folders
 
 HARNESS = Path(__file__).parent / "harness.py"
 
@@ -84,7 +84,9 @@ def test_the_exit_code_is_the_scripts_own(run: Runner) -> None:
 
 @pytest.mark.parametrize("isolation", ["bwrap", "none"])
 def test_a_harness_killed_in_the_middle_takes_its_sandbox_along(isolation: str, run: Runner) -> None:
-    code = "import os\nif os.fork() == 0: os.setsid(); os.fork()\nprint('begun', flush=True)\nwhile True: pass\n"
+    code = (
+        "import os\nif os.fork() == 0: os.setsid(); os.fork()\nprint('begun', flush=True)\nwhile True: pass\n"
+    )
     harness = start_harness(run, isolation, code)
     assert harness.stdout is not None
     assert b"begun" in harness.stdout.readline()
@@ -116,7 +118,7 @@ def test_a_harness_killed_at_any_moment_of_the_start_leaves_nothing(run: Runner)
 
 
 def test_the_groups_of_a_harness_that_is_dead_and_not_buried_are_removed(run: Runner) -> None:
-    if not hierarchies():
+    if not find_controller_folders():
         pytest.skip("no control groups here")
     harness = start_harness(run, "bwrap", "print('begun', flush=True)\nwhile True: pass")
     assert harness.stdout is not None and b"begun" in harness.stdout.readline()
@@ -139,7 +141,9 @@ def _is_orphan(pid: str) -> bool:
         return False
 
 
-def start_harness(run: Runner, isolation: str, code: str, announce: bool = False) -> "subprocess.Popen[bytes]":
+def start_harness(
+    run: Runner, isolation: str, code: str, announce: bool = False
+) -> "subprocess.Popen[bytes]":
     (run.workspace / "script.py").write_text(code)
     command = [sys.executable, str(HARNESS), isolation, str(run.workspace), run.marker, "60"]
     environment = {**os.environ, "ANNOUNCE": "1"} if announce else None

@@ -15,13 +15,13 @@ import pytest
 from conftest import SMALL, Runner, marked
 
 from mlagentbench.errors import SandboxFault
-from mlagentbench.sandbox import gate
-from mlagentbench.sandbox.cgroups import Group, hierarchies
-from mlagentbench.sandbox.output import Output
+from mlagentbench.sandbox import handshake
+from mlagentbench.sandbox.cgroups import Cgroup, find_controller_folders
+from mlagentbench.sandbox.output import CommandOutput
 from mlagentbench.sandbox.repl import Repl
 
 HARNESS = Path(__file__).parent / "harness.py"
-grouped = pytest.mark.skipif(not hierarchies(), reason="no control groups here")
+grouped = pytest.mark.skipif(not find_controller_folders(), reason="no control groups here")
 
 
 def test_a_sandbox_outlives_the_thread_that_asked_for_it(run: Runner) -> None:
@@ -30,7 +30,7 @@ def test_a_sandbox_outlives_the_thread_that_asked_for_it(run: Runner) -> None:
     asking.start()
     asking.join()
     try:
-        output = Output()
+        output = CommandOutput()
         assert found[0].run("6 * 7", 20, output) is None
         assert output.text.strip() == "42"
     finally:
@@ -40,14 +40,18 @@ def test_a_sandbox_outlives_the_thread_that_asked_for_it(run: Runner) -> None:
 def test_a_sandbox_killed_on_its_way_to_the_gate_is_a_fault_at_once_and_its_children_go_with_it(
     until: Callable[[Callable[[], object]], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    marker, group = secrets.token_hex(16), Group(2**30, 64)
-    monkeypatch.setattr(gate, "PATIENCE", 15)
-    dies = ["/bin/sh", "-c", "sleep 1000 & kill -9 $$"]  # as bwrap does when it is killed before it made its namespaces
+    marker, group = secrets.token_hex(16), Cgroup(2**30, 64)
+    monkeypatch.setattr(handshake, "PATIENCE", 15)
+    dies = [
+        "/bin/sh",
+        "-c",
+        "sleep 1000 & kill -9 $$",
+    ]  # as bwrap does when it is killed before it made its namespaces
     began = time.monotonic()
     try:
         with pytest.raises(SandboxFault, match="it said nothing"):
-            gate.start(dies, SMALL, group, {"PATH": os.environ["PATH"], "MARKER": marker}, "/")
-        assert time.monotonic() - began < gate.PATIENCE
+            handshake.start_child(dies, SMALL, group, {"PATH": os.environ["PATH"], "MARKER": marker}, "/")
+        assert time.monotonic() - began < handshake.START_TIMEOUT_S
         until(lambda: not marked(marker))
     finally:
         group.close()
@@ -57,7 +61,7 @@ def test_many_threads_start_sandboxes_at_once(run: Runner) -> None:
     (run.workspace / "script.py").write_text("import sys; print(sys.argv[1])")
 
     def one(number: int) -> str:
-        output = Output()
+        output = CommandOutput()
         argv = ["python", "-S", "script.py", str(number)]
         assert run.sandbox.run(argv, run.box, 60, output).exit_code == 0
         return output.text.strip()
@@ -94,10 +98,10 @@ def test_more_read_only_files_than_can_be_mounted_are_a_fault_with_a_reason(run:
 
 @grouped
 def test_groups_of_an_earlier_process_with_our_number_are_swept_and_ours_are_not(run: Runner) -> None:
-    ours = Group(2**30, 10)
+    ours = Cgroup(2**30, 10)
     name, world, number, _, _ = next(iter(ours.folders.values())).name.split("-")
-    stale = [place / f"{name}-{world}-{number}-1-7" for place in set(hierarchies().values())]
-    stranger = [place / f"{name}-1.1-{number}-1-7" for place in set(hierarchies().values())]
+    stale = [place / f"{name}-{world}-{number}-1-7" for place in set(find_controller_folders().values())]
+    stranger = [place / f"{name}-1.1-{number}-1-7" for place in set(find_controller_folders().values())]
     try:
         for group in (*stale, *stranger):
             group.mkdir()
@@ -117,7 +121,9 @@ def test_groups_of_an_earlier_process_with_our_number_are_swept_and_ours_are_not
 
 @grouped
 def test_a_group_that_cannot_be_joined_is_a_fault_and_no_start_without_limits(run: Runner) -> None:
-    group = Group(2**30, 10)
+    group = Cgroup(2**30, 10)
     group.close()
     with pytest.raises(SandboxFault, match="cannot be started"):
-        gate.start(gate.gated(["true"], subprocess.DEVNULL), SMALL, group, {"PATH": "/bin"}, "/")
+        handshake.start_child(
+            handshake.wrap_command(["true"], subprocess.DEVNULL), SMALL, group, {"PATH": "/bin"}, "/"
+        )

@@ -14,8 +14,8 @@ import pytest
 from conftest import SMALL, Runner
 
 from mlagentbench.records import Limits
-from mlagentbench.sandbox.cgroups import hierarchies
-from mlagentbench.sandbox.output import CAP
+from mlagentbench.sandbox.cgroups import find_controller_folders
+from mlagentbench.sandbox.output import MAX_OUTPUT_FILE_BYTES
 
 HARNESS = Path(__file__).parent / "harness.py"
 root = pytest.mark.skipif(os.geteuid() != 0, reason="hides the control groups by a mount of its own")
@@ -110,7 +110,7 @@ print(4096 * int(re.search(r'UDP: inuse \\d+ mem (\\d+)', open('/proc/net/sockst
 """
 
 
-@pytest.mark.skipif(not hierarchies(), reason="needs control groups")
+@pytest.mark.skipif(not find_controller_folders(), reason="needs control groups")
 def test_what_waits_in_sockets_is_bounded_too(run: Runner) -> None:
     ran = run(QUEUES)
     assert ran.limit == "memory" or int(ran.text) < SMALL.memory_gb * 2**30 / 2, ran.text
@@ -166,7 +166,9 @@ def test_a_disk_that_loses_more_than_the_workspace_may_take_is_looked_at_at_once
     large = run.workspace / "f"
     large.touch()
     # As if nobody else wrote to this disk, or removed what hides the loss.
-    monkeypatch.setattr("mlagentbench.sandbox.watch._free", lambda folder: 2**40 - large.stat().st_blocks * 512)
+    monkeypatch.setattr(
+        "mlagentbench.sandbox.limit_monitor._free", lambda folder: 2**40 - large.stat().st_blocks * 512
+    )
     process = run.sandbox.start(["sleep", "60"], run.box)
     try:
         watch = process.watch
@@ -204,7 +206,7 @@ def test_a_flood_of_output_stays_on_disk_up_to_a_cap(run: Runner) -> None:
     assert ran.execution.output_bytes > 400_000_000
     assert len(ran.text) < 20_000
     assert ran.text.endswith("last")
-    assert (run.folder / "output.txt").stat().st_size == CAP
+    assert (run.folder / "output.txt").stat().st_size == MAX_OUTPUT_FILE_BYTES
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # kilobytes
 
 
@@ -249,11 +251,15 @@ def test_what_a_script_may_take_from_the_machine_is_bounded(run: Runner) -> None
     assert numbers["oom"] >= 500
 
 
-def elsewhere(run: Runner, mounts: str, limits: Limits, seconds: float) -> "subprocess.CompletedProcess[bytes]":
+def elsewhere(
+    run: Runner, mounts: str, limits: Limits, seconds: float
+) -> "subprocess.CompletedProcess[bytes]":
     """The script in a harness of its own, which sees other mounts than we do."""
     command = [sys.executable, str(HARNESS), "bwrap", str(run.workspace), run.marker, str(seconds)]
     shell = ["unshare", "-m", "sh", "-c", f'{mounts} && exec "$@"', "sh"]
-    return subprocess.run([*shell, *command, limits.model_dump_json()], capture_output=True, timeout=60, check=False)
+    return subprocess.run(
+        [*shell, *command, limits.model_dump_json()], capture_output=True, timeout=60, check=False
+    )
 
 
 def hidden(run: Runner, code: str, limits: Limits = SMALL, seconds: float = 20) -> dict[str, object]:
@@ -305,4 +311,6 @@ while True: pass
     assert json.loads(with_a_disk_of("1300m").stdout)["limit"] == "disk"
     refused = with_a_disk_of("900m")
     assert refused.returncode == 1
-    assert b"SandboxFault: less than 1 GB is free" in refused.stderr  # before anything ran: not the agent's fault
+    assert (
+        b"SandboxFault: less than 1 GB is free" in refused.stderr
+    )  # before anything ran: not the agent's fault

@@ -6,7 +6,7 @@ import pytest
 from conftest import Runner
 
 from mlagentbench.errors import SandboxFault, UsageError
-from mlagentbench.sandbox.choose import sandbox
+from mlagentbench.sandbox.selection import create_sandbox
 
 
 def test_a_script_runs_with_the_packages_of_the_runtime_and_no_secrets(
@@ -58,4 +58,4 @@ def test_a_missing_program_is_a_fault(run_unsandboxed: Runner) -> None:
 
 def test_an_unknown_sandbox_is_refused_with_those_that_exist() -> None:
     with pytest.raises(UsageError, match="there are: bwrap, podman"):
-        sandbox("jail")
+        create_sandbox("jail")

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from mlagentbench.sandbox.output import CAP, HEAD, TAIL, Output
+from mlagentbench.sandbox.output import HEAD_BYTES, MAX_OUTPUT_FILE_BYTES, TAIL_BYTES, CommandOutput
 
 
 def told(*chunks: bytes) -> str:
-    output = Output()
+    output = CommandOutput()
     for chunk in chunks:
         output.write(chunk)
     return output.text
@@ -23,29 +23,31 @@ def test_of_a_long_one_head_and_tail_are_kept_and_the_gap_is_counted() -> None:
     text = told(b"first\n", *[b"x" * 65_536] * 100, b"\nlast")
     assert text.startswith("first\n")
     assert text.endswith("\nlast")
-    assert f"[... {6 + 65_536 * 100 + 5 - HEAD - TAIL:,} bytes left out ...]" in text
-    assert len(text) < HEAD + TAIL + 100
+    assert f"[... {6 + 65_536 * 100 + 5 - HEAD_BYTES - TAIL_BYTES:,} bytes left out ...]" in text
+    assert len(text) < HEAD_BYTES + TAIL_BYTES + 100
 
 
-@pytest.mark.parametrize("size", [HEAD, HEAD + 1, HEAD + TAIL, HEAD + TAIL + 1, 5 * HEAD])
+@pytest.mark.parametrize(
+    "size", [HEAD_BYTES, HEAD_BYTES + 1, HEAD_BYTES + TAIL_BYTES, HEAD_BYTES + TAIL_BYTES + 1, 5 * HEAD_BYTES]
+)
 def test_no_byte_is_lost_or_doubled_at_the_seams(size: int) -> None:
     content = bytes(32 + n % 90 for n in range(size))
     for step in (1, 7, 4096, size):
         text = told(*(content[at : at + step] for at in range(0, size, step)))
-        if size <= HEAD + TAIL:
+        if size <= HEAD_BYTES + TAIL_BYTES:
             assert text == content.decode()
         else:
-            assert text.split("\n[...")[0] == content[:HEAD].decode()
-            assert text.endswith(content[-TAIL:].decode())
+            assert text.split("\n[...")[0] == content[:HEAD_BYTES].decode()
+            assert text.endswith(content[-TAIL_BYTES:].decode())
 
 
 def test_the_file_takes_everything_up_to_its_cap(tmp_path: Path) -> None:
-    with Output(tmp_path / "all", cap=1000) as output:
+    with CommandOutput(tmp_path / "all", max_file_bytes=1000) as output:
         for _ in range(10):
             output.write(b"y" * 300)
     assert (tmp_path / "all").read_bytes() == b"y" * 1000
-    assert output.size == 3000
-    assert CAP == 64 * 2**20
+    assert output.size_bytes == 3000
+    assert MAX_OUTPUT_FILE_BYTES == 64 * 2**20
 
 
 def test_a_progress_bar_shows_its_last_state() -> None:
@@ -66,9 +68,9 @@ def test_garbage_becomes_short_and_valid_text() -> None:
 
 
 def test_the_last_line_is_there_for_the_person_who_watches() -> None:
-    output = Output()
+    output = CommandOutput()
     assert output.last_line == ""
     output.write(b"epoch 1\nepoch 2\n\n")
     assert output.last_line == "epoch 2"
-    output.write(b"z" * 3 * HEAD + b"\nepoch 3")
+    output.write(b"z" * 3 * HEAD_BYTES + b"\nepoch 3")
     assert output.last_line == "epoch 3"

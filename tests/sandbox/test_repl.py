@@ -8,7 +8,7 @@ import pytest
 from conftest import Runner
 
 from mlagentbench.records import Execution
-from mlagentbench.sandbox.output import CAP, Output
+from mlagentbench.sandbox.output import MAX_OUTPUT_FILE_BYTES, CommandOutput
 from mlagentbench.sandbox.repl import Repl
 
 Say = Callable[..., tuple[Execution | None, str]]
@@ -25,7 +25,7 @@ def repl(run: Runner) -> Iterator[Repl]:
 @pytest.fixture
 def say(repl: Repl, run: Runner) -> Say:
     def command(code: str, seconds: float = 20) -> tuple[Execution | None, str]:
-        with Output(run.folder / "step.txt") as output:
+        with CommandOutput(run.folder / "step.txt") as output:
             ended = repl.run(code, seconds, output)
         return ended, output.text.strip()
 
@@ -51,7 +51,9 @@ def test_an_error_is_shown_and_the_interpreter_goes_on(say: Say) -> None:
     assert say("x") == (None, "1")
 
 
-@pytest.mark.parametrize("end", ["import os; os._exit(5)", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"])
+@pytest.mark.parametrize(
+    "end", ["import os; os._exit(5)", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"]
+)
 def test_an_interpreter_that_ends_itself_is_reported(end: str, say: Say) -> None:
     ended, text = say(f"print('before')\n{end}")
     assert ended is not None
@@ -65,7 +67,7 @@ def test_an_endless_loop_ends_at_the_limit_and_a_new_interpreter_begins(run: Run
     assert run.survivors() == []
     again = Repl(run.sandbox, run.box)
     try:
-        assert again.run("print(1)", 20, Output()) is None
+        assert again.run("print(1)", 20, CommandOutput()) is None
     finally:
         again.close()
 
@@ -117,7 +119,7 @@ def test_a_flood_is_cut_and_the_interpreter_goes_on(run: Runner, say: Say) -> No
     ended, text = say("for _ in range(100): print('z' * 1_000_000)")
     assert ended is None
     assert len(text) < 20_000
-    assert (run.folder / "step.txt").stat().st_size == CAP
+    assert (run.folder / "step.txt").stat().st_size == MAX_OUTPUT_FILE_BYTES
     assert say("2") == (None, "2")
 
 
@@ -203,10 +205,15 @@ def test_memory_and_disk_are_bounded_in_the_interpreter_too(say: Say) -> None:
 
 def test_code_of_a_megabyte_and_of_any_letters_arrives(say: Say) -> None:
     letters = "é\u2028🙂'"
-    assert say(f"len({json.dumps(letters * 200_000, ensure_ascii=False)})") == (None, str(len(letters) * 200_000))
+    assert say(f"len({json.dumps(letters * 200_000, ensure_ascii=False)})") == (
+        None,
+        str(len(letters) * 200_000),
+    )
 
 
-def test_modules_of_the_workspace_can_be_imported_and_those_of_the_harness_cannot(run: Runner, say: Say) -> None:
+def test_modules_of_the_workspace_can_be_imported_and_those_of_the_harness_cannot(
+    run: Runner, say: Say
+) -> None:
     (run.workspace / "helper.py").write_text("value = 5")
     assert say("import helper; helper.value") == (None, "5")
     assert "ModuleNotFoundError" in say("import mlagentbench")[1]
@@ -216,8 +223,8 @@ def test_modules_of_the_workspace_can_be_imported_and_those_of_the_harness_canno
 def test_without_a_sandbox_it_works_as_well(run_unsandboxed: Runner) -> None:
     repl = Repl(run_unsandboxed.sandbox, run_unsandboxed.box)
     try:
-        output = Output()
-        assert repl.run("x = 4", 20, Output()) is None
+        output = CommandOutput()
+        assert repl.run("x = 4", 20, CommandOutput()) is None
         assert repl.run("x", 20, output) is None
         assert output.text.strip() == "4"
     finally:

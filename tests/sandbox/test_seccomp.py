@@ -51,14 +51,14 @@ def judge(code: bytes, arch: int, number: int, *arguments: int) -> tuple[int, in
 
 
 def verdict(machine: str, name: str, *arguments: int) -> int:
-    number = seccomp.numbers(machine)[name]
-    return judge(seccomp.program(machine), MACHINES[machine], number, *arguments)[0]
+    number = seccomp.filtered_syscall_numbers(machine)[name]
+    return judge(seccomp.build_filter(machine), MACHINES[machine], number, *arguments)[0]
 
 
 @both_machines
 def test_every_call_in_the_table_is_refused_and_every_other_number_is_allowed(machine: str) -> None:
-    names = {number: name for name, number in seccomp.numbers(machine).items()}
-    code = seccomp.program(machine)
+    names = {number: name for name, number in seccomp.filtered_syscall_numbers(machine).items()}
+    code = seccomp.build_filter(machine)
     for number in range(1024):
         name = names.get(number)
         if name in LOOKS_AT_ARGUMENTS:
@@ -69,13 +69,13 @@ def test_every_call_in_the_table_is_refused_and_every_other_number_is_allowed(ma
 
 @both_machines
 def test_a_call_of_another_architecture_kills_the_process(machine: str) -> None:
-    code = seccomp.program(machine)
+    code = seccomp.build_filter(machine)
     for arch in (0x40000003, 0x40000028, *(arch for name, arch in MACHINES.items() if name != machine)):
         assert judge(code, arch, 0)[0] == KILL
 
 
 def test_the_x32_numbers_look_absent() -> None:
-    code = seccomp.program("x86_64")
+    code = seccomp.build_filter("x86_64")
     for number in (0x40000000, 0x40000000 | 101, 0x40000000 | 521, 0xFFFFFFFF):
         assert judge(code, MACHINES["x86_64"], number)[0] == refused(errno.ENOSYS)
 
@@ -131,13 +131,13 @@ def test_no_socket_lingers_and_no_file_is_leased_and_what_is_near_is_allowed(mac
 
 @both_machines
 def test_every_call_is_judged_in_a_few_steps(machine: str) -> None:
-    code = seccomp.program(machine)
+    code = seccomp.build_filter(machine)
     assert max(judge(code, MACHINES[machine], number)[1] for number in range(1024)) <= 24
 
 
 def test_a_machine_without_a_table_is_a_fault_that_names_it() -> None:
     with pytest.raises(SandboxFault, match="riscv64"):
-        seccomp.program("riscv64")
+        seccomp.build_filter("riscv64")
 
 
 @pytest.mark.parametrize(
@@ -158,14 +158,14 @@ def test_the_numbers_are_those_of_the_kernel_headers(machine: str, headers: list
         "open_tree_attr",
         "listns",
     }  # than Linux 6.1, whose headers may be these
-    for name, number in seccomp.numbers(machine).items():
+    for name, number in seccomp.filtered_syscall_numbers(machine).items():
         assert known.get(name, number if name in newer else None) == number, name
 
 
 def in_bwrap(script: str, *arguments: str, filtered: bool = True) -> subprocess.CompletedProcess[str]:
     """Run a script in a sandbox that differs from the real one only in what it may read."""
     with tempfile.TemporaryFile() as file:
-        file.write(seccomp.program())
+        file.write(seccomp.build_filter())
         file.seek(0)
         walls = ["--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL"]
         mounts = ["--die-with-parent", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
@@ -200,14 +200,16 @@ def errors_of(calls: list[tuple[int, ...]], filtered: bool = True) -> list[int]:
 
 @real
 def test_the_kernel_refuses_every_plain_call_in_the_table() -> None:
-    plain = {name: n for name, n in seccomp.numbers().items() if name not in LOOKS_AT_ARGUMENTS}
+    plain = {
+        name: n for name, n in seccomp.filtered_syscall_numbers().items() if name not in LOOKS_AT_ARGUMENTS
+    }
     expected = {name: errno.ENOSYS if name in LOOKS_ABSENT else errno.EPERM for name in plain}
     assert dict(zip(plain, errors_of([(n,) for n in plain.values()]), strict=True)) == expected
 
 
 @real
 def test_without_the_filter_the_sandbox_alone_lets_these_calls_through() -> None:
-    of = seccomp.numbers()
+    of = seccomp.filtered_syscall_numbers()
     reading, tracing = (of["process_vm_readv"], 1), (of["ptrace"], 0)
     harmless = [(of["unshare"], 0), (of["personality"], 0x0040000), reading, tracing]
     assert errno.EPERM not in errors_of(harmless, filtered=False)
@@ -216,7 +218,7 @@ def test_without_the_filter_the_sandbox_alone_lets_these_calls_through() -> None
 
 @real
 def test_the_kernel_judges_clone_socket_ioctl_and_personality_by_their_arguments() -> None:
-    of = seccomp.numbers()
+    of = seccomp.filtered_syscall_numbers()
     expected = {
         (of["clone"], 0x10000000 | 17): errno.EPERM,
         (of["socket"], 1, 1, 0): 0,

@@ -14,7 +14,9 @@ import mlagentbench
 
 USER = 1234
 HARNESS = Path(__file__).parent / "harness.py"
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user; as one, the other tests do this")
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0, reason="becomes another user; as one, the other tests do this"
+)
 
 
 def as_user(

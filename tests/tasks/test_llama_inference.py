@@ -14,11 +14,11 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from mlagentbench.discovery import module_at
+from mlagentbench.discovery import load_module_from_file
 from mlagentbench.errors import InvalidSubmission
-from mlagentbench.task import SUITE
+from mlagentbench.task import BUILTIN_TASKS_DIR
 
-TASK = SUITE / "llama-inference"
+TASK = BUILTIN_TASKS_DIR / "llama-inference"
 HELPERS = ("generator", "gguf", "tensor_file", "tokenizer")
 SIZES = {
     "vocab_size": 512,
@@ -51,7 +51,7 @@ def modules(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
     for name in HELPERS:
         monkeypatch.delitem(sys.modules, name, raising=False)
     found = {name: importlib.import_module(name) for name in HELPERS}
-    found["prepare"] = module_at(TASK / "prepare.py")
+    found["prepare"] = load_module_from_file(TASK / "prepare.py")
     for name in HELPERS:
         monkeypatch.delitem(sys.modules, name)
     return found
@@ -65,7 +65,10 @@ def weights(seed: int = 0) -> dict[str, np.ndarray]:
         for name, (_, *shape) in NAMES.items():
             found[f"model.layers.{layer}.{name}"] = rng.normal(0, 0.2, shape) if shape[1:] else np.ones(shape)
     # Seven bits after the leading one are what BF16 keeps.
-    return {f"{name}.weight": (each.astype("f4").view("u4") & 0xFFFF0000).view("f4") for name, each in found.items()}
+    return {
+        f"{name}.weight": (each.astype("f4").view("u4") & 0xFFFF0000).view("f4")
+        for name, each in found.items()
+    }
 
 
 def letters(modules: dict[str, ModuleType]) -> list[str]:
@@ -119,7 +122,9 @@ def gguf(modules: dict[str, ModuleType], seed: int = 0) -> bytes:
 
 def from_hub(raw: Path, kind: str) -> None:
     """The same model in the layout of the hub, in two files."""
-    (raw / "config.json").write_text(json.dumps({**SIZES, "model_type": "llama", "tie_word_embeddings": True}))
+    (raw / "config.json").write_text(
+        json.dumps({**SIZES, "model_type": "llama", "tie_word_embeddings": True})
+    )
     words = ["<unk>", "<s>", "</s>", *[f"<0x{n:02X}>" for n in range(256)], "▁", *map(chr, range(33, 127))]
     words += ["▁t", "▁th", "▁the", "re"]
     words += ["▁" + word for word in WORDS[: 512 - len(words)]]
@@ -164,7 +169,9 @@ def prepare(modules: dict[str, ModuleType], tmp_path: Path) -> Prepare:
     return make
 
 
-@pytest.mark.parametrize(("edition", "kind"), [("open", ""), ("paper", "BF16"), ("paper", "F16"), ("paper", "F32")])
+@pytest.mark.parametrize(
+    ("edition", "kind"), [("open", ""), ("paper", "BF16"), ("paper", "F16"), ("paper", "F32")]
+)
 def test_both_layouts_give_the_same_model(prepare: Prepare, edition: str, kind: str) -> None:
     public = prepare(edition, kind=kind) / "public"
     with np.load(public / "weights/weights.npz") as file:
@@ -208,7 +215,11 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_seed_decides_the_prompts_and_nothing_else(prepare: Prepare) -> None:
-    one, same, other = prepare(seed=2**62, place="a"), prepare(seed=2**62, place="b"), prepare(seed=3, place="c")
+    one, same, other = (
+        prepare(seed=2**62, place="a"),
+        prepare(seed=2**62, place="b"),
+        prepare(seed=3, place="c"),
+    )
     assert all(files(one / room) == files(same / room) for room in ("public", "private"))
     changed = {name for name, data in files(one / "public").items() if files(other / "public")[name] != data}
     assert changed == {"prompts.npy"}
@@ -222,7 +233,9 @@ def test_no_hidden_prompt_is_shown(prepare: Prepare) -> None:
     assert len(together) == len(shown) + len(hidden) == 464
 
 
-def test_prompts_open_with_so_many_words_that_no_table_could_hold_the_answers(modules: dict[str, ModuleType]) -> None:
+def test_prompts_open_with_so_many_words_that_no_table_could_hold_the_answers(
+    modules: dict[str, ModuleType],
+) -> None:
     tokenizer = modules["tokenizer"].Tokenizer([*letters(modules), *("Ġ" + word for word in WORDS)], MERGES)
     prompts = modules["prepare"]._prompts(tokenizer, 19, 1)
     assert len(np.unique(prompts[:, :17], axis=0)) == 464  # the letters of three words, and two spaces
@@ -242,14 +255,16 @@ def workspace(prepare: Prepare, tmp_path: Path) -> Path:
 @pytest.fixture
 def grader(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setenv("MLAGENTBENCH_GRADING", json.dumps({"runtime": "torch", "sandbox": "bwrap"}))
-    return module_at(TASK / "grade.py")
+    return load_module_from_file(TASK / "grade.py")
 
 
 def test_the_reference_is_right_by_the_model_in_numpy_as_well(
     grader: ModuleType, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judged = []
-    monkeypatch.setattr(grader, "_same", lambda one, other: judged.append((one == other).all()))  # trust no starter
+    monkeypatch.setattr(
+        grader, "_same", lambda one, other: judged.append((one == other).all())
+    )  # trust no starter
     monkeypatch.setattr(grader, "AGREEMENT", 1.0)
     shutil.copytree(TASK / "reference", workspace, dirs_exist_ok=True)
     assert 0 < grader.grade(workspace, tmp_path / "data/private") < 2
@@ -312,7 +327,9 @@ def test_too_few_right_tokens_are_invalid(grader: ModuleType, workspace: Path) -
         ([], "returned 0 arrays"),
     ],
 )
-def test_only_whole_numbers_for_each_prompt_are_an_answer(grader: ModuleType, found: list, sentence: str) -> None:
+def test_only_whole_numbers_for_each_prompt_are_an_answer(
+    grader: ModuleType, found: list, sentence: str
+) -> None:
     with pytest.raises(InvalidSubmission, match=sentence):
         grader._tokens(found, (2, 3))
     assert grader._tokens([np.ones((2, 3), "u1")], (2, 3)).dtype == np.int64
@@ -327,7 +344,9 @@ def test_no_prompt_comes_twice_and_zeros_follow_its_end(grader: ModuleType) -> N
 
 
 @pytest.mark.parametrize("damage", ["changed", "removed", "linked"])
-def test_the_weights_must_be_what_they_were(grader: ModuleType, workspace: Path, tmp_path: Path, damage: str) -> None:
+def test_the_weights_must_be_what_they_were(
+    grader: ModuleType, workspace: Path, tmp_path: Path, damage: str
+) -> None:
     path = workspace / "weights/weights.npz"
     if damage == "changed":
         path.write_bytes(path.read_bytes()[:-1] + b"x")
@@ -350,7 +369,9 @@ def generate(prompts, lengths, new_tokens):
 """
 
 
-def test_a_submission_that_makes_its_tokens_up_is_invalid(grader: ModuleType, workspace: Path, tmp_path: Path) -> None:
+def test_a_submission_that_makes_its_tokens_up_is_invalid(
+    grader: ModuleType, workspace: Path, tmp_path: Path
+) -> None:
     made_up = "import numpy as np\ndef generate(prompts, lengths, count):\n    return np.full((len(prompts), count), 7)"
     (workspace / "llama.py").write_text(made_up)
     with pytest.raises(InvalidSubmission, match=r"only .* of the tokens"):

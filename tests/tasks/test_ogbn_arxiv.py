@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlagentbench.discovery import module_at
+from mlagentbench.discovery import load_module_from_file
 from mlagentbench.errors import InvalidSubmission
-from mlagentbench.preparation.prepare import prepared
-from mlagentbench.task import SUITE, Task
+from mlagentbench.preparation.prepare import prepare_data
+from mlagentbench.task import BUILTIN_TASKS_DIR, Task
 
-TASK = SUITE / "ogbn-arxiv"
+TASK = BUILTIN_TASKS_DIR / "ogbn-arxiv"
 PAPERS, COLUMNS = 60, 5
 Made = tuple[Path, Path]
 Make = Callable[..., Made]
@@ -24,7 +24,7 @@ Make = Callable[..., Made]
 
 @pytest.fixture(scope="module")
 def preparation() -> ModuleType:
-    return module_at(TASK / "prepare.py")
+    return load_module_from_file(TASK / "prepare.py")
 
 
 def arxiv_tables() -> dict[str, np.ndarray]:
@@ -86,7 +86,9 @@ def test_the_graph_of_the_paper_edition_is_ogbs_with_new_numbers(make: Make) -> 
     assert sorted(old) == list(range(PAPERS)) and list(old) != list(range(PAPERS))
     with np.load(data / "features.npz", allow_pickle=False) as file:
         features = file["features"]
-    np.testing.assert_allclose(np.sort(features, axis=1), np.sort(tables["raw/node-feat"][old], axis=1), rtol=1e-6)
+    np.testing.assert_allclose(
+        np.sort(features, axis=1), np.sort(tables["raw/node-feat"][old], axis=1), rtol=1e-6
+    )
     edges = old[pd.read_csv(data / "edges.csv")[["source", "target"]].to_numpy()]
     assert {tuple(edge) for edge in edges} == {tuple(edge) for edge in tables["raw/edge"]}
     assert edges.tolist() != tables["raw/edge"].tolist()
@@ -95,7 +97,11 @@ def test_the_graph_of_the_paper_edition_is_ogbs_with_new_numbers(make: Make) -> 
 def test_the_parts_of_the_paper_edition_are_the_official_ones_and_test_labels_are_hidden(make: Make) -> None:
     data, private = make(5)
     old, tables = originals(data), arxiv_tables()
-    files = {"train": data / "train_labels.csv", "valid": data / "valid_labels.csv", "test": private / "answers.csv"}
+    files = {
+        "train": data / "train_labels.csv",
+        "valid": data / "valid_labels.csv",
+        "test": private / "answers.csv",
+    }
     for part, path in files.items():
         table = pd.read_csv(path)
         assert sorted(old[table["node"]]) == tables[f"split/time/{part}"][:, 0].tolist()
@@ -125,7 +131,7 @@ def test_a_pickle_that_asks_for_anything_else_is_refused(
 
 @pytest.fixture(scope="module")
 def pubmed() -> Made:
-    data = prepared(Task(TASK), "open", lambda line: None)
+    data = prepare_data(Task(TASK), "open", lambda line: None)
     return data.public / "data", data.private
 
 
@@ -136,7 +142,9 @@ def test_the_open_edition_is_all_of_pubmed(pubmed: Made) -> None:
     edges = pd.read_csv(data / "edges.csv").to_numpy()
     tables = [pd.read_csv(path) for path in (*sorted(data.glob("*_labels.csv")), private / "answers.csv")]
     everyone = pd.concat(tables)
-    assert features.shape == (19717, 500) and np.isfinite(features).all() and (features != 0).any(axis=1).all()
+    assert (
+        features.shape == (19717, 500) and np.isfinite(features).all() and (features != 0).any(axis=1).all()
+    )
     assert len({frozenset(edge) for edge in edges.tolist()}) == len(edges) == 44324
     assert [len(table) for table in tables] == [400, 600, 18717]
     assert sorted(everyone["node"]) == list(range(19717))
@@ -159,7 +167,7 @@ def test_numbers_and_order_say_nothing_about_labels(pubmed: Made) -> None:
 def graded(tmp_path: Path, answers: list[object], predicted: list[object]) -> float:
     for name, labels in (("answers.csv", answers), ("submission.csv", predicted)):
         pd.DataFrame({"node": range(len(labels)), "label": labels}).to_csv(tmp_path / name, index=False)
-    return float(module_at(TASK / "grade.py").grade(tmp_path / "submission.csv", tmp_path))
+    return float(load_module_from_file(TASK / "grade.py").grade(tmp_path / "submission.csv", tmp_path))
 
 
 def test_the_score_is_the_share_of_right_labels(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlagentbench.discovery import module_at
-from mlagentbench.task import SUITE
+from mlagentbench.discovery import load_module_from_file
+from mlagentbench.task import BUILTIN_TASKS_DIR
 
-TASK = SUITE / "parkinsons-disease"
+TASK = BUILTIN_TASKS_DIR / "parkinsons-disease"
 SEED = 2**63 - 25
 FILES = {
     "train_clinical_data.csv",
@@ -39,7 +39,9 @@ class Made:
         return pd.read_csv(folder / f"{name}.csv")
 
     def bytes(self) -> dict[str, bytes]:
-        return {path.name: path.read_bytes() for room in (self.public, self.private) for path in room.iterdir()}
+        return {
+            path.name: path.read_bytes() for room in (self.public, self.private) for path in room.iterdir()
+        }
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +49,7 @@ def prepare() -> Iterator[ModuleType]:
     """prepare.py with fewer patients, and its own generator.py beside it."""
     sys.path.insert(0, str(TASK))
     other = sys.modules.pop("generator", None)
-    module = module_at(TASK / "prepare.py")
+    module = load_module_from_file(TASK / "prepare.py")
     module.PATIENTS, module.SUPPLEMENTAL, module.HIDDEN = 120, 30, {"open": 70, "paper": 3}
     yield module
     sys.path.remove(str(TASK))
@@ -58,10 +60,12 @@ def prepare() -> Iterator[ModuleType]:
 
 @pytest.fixture(scope="module")
 def grader() -> ModuleType:
-    return module_at(TASK / "grade.py")
+    return load_module_from_file(TASK / "grade.py")
 
 
-def make(prepare: ModuleType, root: Path, seed: int = SEED, edition: str = "open", raw: Path = Path()) -> Made:
+def make(
+    prepare: ModuleType, root: Path, seed: int = SEED, edition: str = "open", raw: Path = Path()
+) -> Made:
     made = Made(root)
     prepare.prepare(edition, raw, made.public, made.private, seed)
     return made
@@ -72,7 +76,9 @@ def made(prepare: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Made:
     return make(prepare, tmp_path_factory.mktemp("open") / "made")
 
 
-def test_one_seed_makes_one_instance_and_another_seed_another(prepare: ModuleType, made: Made, tmp_path: Path) -> None:
+def test_one_seed_makes_one_instance_and_another_seed_another(
+    prepare: ModuleType, made: Made, tmp_path: Path
+) -> None:
     assert make(prepare, tmp_path / "again").bytes() == made.bytes()
     other = make(prepare, tmp_path / "other", seed=1).bytes()
     assert all(other[name] != content for name, content in made.bytes().items())
@@ -97,7 +103,11 @@ def test_no_score_of_a_hidden_patient_and_nothing_after_the_last_visit_shown_is_
 
 def test_the_ids_asked_for_do_not_tell_what_was_measured(made: Made) -> None:
     asked, measured = made["sample_submission"], made["measured"]
-    assert list(asked["prediction_id"]) == list(measured["prediction_id"]) == list(made["answers"]["prediction_id"])
+    assert (
+        list(asked["prediction_id"])
+        == list(measured["prediction_id"])
+        == list(made["answers"]["prediction_id"])
+    )
     assert (asked["rating"] == 0).all() and len(asked) == 16 * made["test"]["patient_id"].nunique()
     assert 0.3 < measured["measured"].mean() < 0.8
 
@@ -107,7 +117,10 @@ def test_patient_ids_and_their_order_say_nothing_about_severity(made: Made) -> N
     means = clinical.groupby("patient_id")["updrs_3"].mean()
     assert abs(means.reset_index().corr("spearman").iloc[0, 1]) < 0.4
     supplemental = made["supplemental_clinical_data"]["patient_id"]
-    assert supplemental.min() < clinical["patient_id"].max() and supplemental.max() > clinical["patient_id"].min()
+    assert (
+        supplemental.min() < clinical["patient_id"].max()
+        and supplemental.max() > clinical["patient_id"].min()
+    )
 
 
 def test_those_who_come_between_the_yearly_visits_are_worse_off_from_the_start(made: Made) -> None:
@@ -129,7 +142,9 @@ def test_the_answers_are_a_perfect_submission_in_any_order_and_whatever_was_not_
     assert grader.grade(made.private / "answers.csv", made.private) == 0
     ignored = made["measured"]["measured"] == 0
     other = (
-        made["answers"].assign(rating=lambda table: table["rating"].mask(ignored, -7.5)).sample(frac=1, random_state=0)
+        made["answers"]
+        .assign(rating=lambda table: table["rating"].mask(ignored, -7.5))
+        .sample(frac=1, random_state=0)
     )
     other.to_csv(tmp_path / "submission.csv", index=False)
     assert grader.grade(tmp_path / "submission.csv", made.private) == 0
@@ -169,7 +184,9 @@ def lay_competition(raw: Path) -> None:
     )
     samples = [(p, m) for p in people for m in (0, 6, 12)]
     proteins = [f"{p}_{m},{m},{p},O00391,11254.3\n{p}_{m},{m},{p},P04217,732430.0\n" for p, m in samples]
-    (raw / "train_proteins.csv").write_text("visit_id,visit_month,patient_id,UniProt,NPX\n" + "".join(proteins))
+    (raw / "train_proteins.csv").write_text(
+        "visit_id,visit_month,patient_id,UniProt,NPX\n" + "".join(proteins)
+    )
     pieces = [f"{p}_{m},{m},{p},O00391,NEQEC(UniMod_4)PLGQWHLS,11254.3\n" for p, m in samples]
     head = "visit_id,visit_month,patient_id,UniProt,Peptide,PeptideAbundance\n"
     (raw / "train_peptides.csv").write_text(head + "".join(pieces))
@@ -181,13 +198,21 @@ def test_the_competitions_files_are_split_by_patient_under_new_ids(
     lay_competition(tmp_path / "raw")
     made = make(prepare, tmp_path / "made", edition="paper", raw=tmp_path / "raw")
     assert {path.name for path in made.public.iterdir()} == FILES
-    assert made["train_clinical_data"]["patient_id"].nunique() == 5 and made["test"]["patient_id"].nunique() == 3
+    assert (
+        made["train_clinical_data"]["patient_id"].nunique() == 5 and made["test"]["patient_id"].nunique() == 3
+    )
     assert made["train_clinical_data"]["patient_id"].between(10_001, 10_009).all()
     assert list(made["supplemental_clinical_data"]["visit_month"]) == [0, 36]
     assert ",732430.0\n" in (made.public / "train_proteins.csv").read_text()
     assert grader.grade(made.private / "answers.csv", made.private) == 0
     truth = made["answers"].merge(made["measured"]).query("measured == 1")
-    told = truth["prediction_id"].str.extract(r"_(?P<month>\d+)_(?P<score>updrs_\d)_plus_(?P<ahead>\d+)_months")
+    told = truth["prediction_id"].str.extract(
+        r"_(?P<month>\d+)_(?P<score>updrs_\d)_plus_(?P<ahead>\d+)_months"
+    )
     first = told["score"] == "updrs_1"  # in these files it is the month of the visit
-    assert (told["month"].astype(int) + told["ahead"].astype(int))[first].tolist() == truth["rating"][first].tolist()
-    assert not ((told["score"] == "updrs_4") & (told["month"].astype(int) + told["ahead"].astype(int) < 6)).any()
+    assert (told["month"].astype(int) + told["ahead"].astype(int))[first].tolist() == truth["rating"][
+        first
+    ].tolist()
+    assert not (
+        (told["score"] == "updrs_4") & (told["month"].astype(int) + told["ahead"].astype(int) < 6)
+    ).any()

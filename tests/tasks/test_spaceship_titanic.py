@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlagentbench.discovery import module_at
+from mlagentbench.discovery import load_module_from_file
 from mlagentbench.errors import InvalidSubmission
-from mlagentbench.task import SUITE
+from mlagentbench.task import BUILTIN_TASKS_DIR
 
-TASK = SUITE / "spaceship-titanic"
+TASK = BUILTIN_TASKS_DIR / "spaceship-titanic"
 SPENDING = ["RoomService", "FoodCourt", "ShoppingMall", "Spa", "VRDeck"]
 LARGEST = 2**63 - 1
 
@@ -31,7 +31,7 @@ Make = Callable[..., Made]
 
 @pytest.fixture(scope="module")
 def generator() -> ModuleType:
-    return module_at(TASK / "generator.py")
+    return load_module_from_file(TASK / "generator.py")
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
         sys.path.append(str(TASK))
         before = set(sys.modules)
         try:
-            prepare = module_at(TASK / "prepare.py").prepare
+            prepare = load_module_from_file(TASK / "prepare.py").prepare
             prepare(edition, raw or folder, folder / "public", folder / "private", seed)
         finally:
             sys.path.remove(str(TASK))
@@ -66,12 +66,22 @@ def ship(make: Make) -> Made:
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a train.csv in the layout of Kaggle's: 40 groups in order, True and False, empty cells."""
     raw = tmp_path_factory.mktemp("raw")
-    lines = [f"PassengerId,HomePlanet,CryoSleep,Cabin,Destination,Age,VIP,{','.join(SPENDING)},Name,Transported"]
+    lines = [
+        f"PassengerId,HomePlanet,CryoSleep,Cabin,Destination,Age,VIP,{','.join(SPENDING)},Name,Transported"
+    ]
     for group in range(1, 41):
         for member in range(1, group % 4 + 2):
             home, age = ("Europa", "39.0") if group % 3 else ("", "")
             cells = [f"{group:04d}_{member:02d}", home, "False", f"B/{group}/P", "TRAPPIST-1e", age, "False"]
-            cells += ["0.0", "9.0", "", "549.0", "44.0", f"Maham{member} Of{group}", str((group + member) % 2 == 0)]
+            cells += [
+                "0.0",
+                "9.0",
+                "",
+                "549.0",
+                "44.0",
+                f"Maham{member} Of{group}",
+                str((group + member) % 2 == 0),
+            ]
             lines.append(",".join(cells))
     (raw / "train.csv").write_text("\n".join(lines) + "\n")
     return raw
@@ -92,7 +102,17 @@ def test_a_seed_makes_the_same_ship_again_and_another_seed_another(make: Make, s
 
 
 def test_the_files_have_the_competitions_columns_and_the_answers_are_elsewhere(ship: Made) -> None:
-    columns = ["PassengerId", "HomePlanet", "CryoSleep", "Cabin", "Destination", "Age", "VIP", *SPENDING, "Name"]
+    columns = [
+        "PassengerId",
+        "HomePlanet",
+        "CryoSleep",
+        "Cabin",
+        "Destination",
+        "Age",
+        "VIP",
+        *SPENDING,
+        "Name",
+    ]
     assert list(ship.train) == [*columns, "Transported"] and list(ship.test) == columns
     assert len(ship.train) == len(ship.test) == 6000
     assert ship.answers["PassengerId"].equals(ship.test["PassengerId"])
@@ -174,7 +194,7 @@ def test_the_halves_depend_on_the_seed_only(make: Make, archive: Path) -> None:
 
 
 def test_accuracy_is_the_share_of_right_answers_in_any_order(ship: Made, tmp_path: Path) -> None:
-    grade = module_at(TASK / "grade.py").grade
+    grade = load_module_from_file(TASK / "grade.py").grade
     assert grade(ship.folder / "private" / "answers.csv", ship.folder / "private") == 1
     wrong = ship.answers.astype({"Transported": int})
     wrong.loc[:599, "Transported"] = 1 - wrong.loc[:599, "Transported"]
@@ -196,5 +216,5 @@ def test_only_0_and_1_are_predictions(ship: Made, tmp_path: Path, value: str, se
     table.loc[17, "Transported"] = value
     table.to_csv(tmp_path / "submission.csv", index=False)
     with pytest.raises(InvalidSubmission) as caught:
-        module_at(TASK / "grade.py").grade(tmp_path / "submission.csv", ship.folder / "private")
+        load_module_from_file(TASK / "grade.py").grade(tmp_path / "submission.csv", ship.folder / "private")
     assert sentence in str(caught.value)

@@ -9,11 +9,11 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from mlagentbench.discovery import module_at
+from mlagentbench.discovery import load_module_from_file
 from mlagentbench.errors import InvalidSubmission
-from mlagentbench.task import SUITE
+from mlagentbench.task import BUILTIN_TASKS_DIR
 
-TASK = SUITE / "vectorization"
+TASK = BUILTIN_TASKS_DIR / "vectorization"
 LAYERS = [
     {"images": [1, 3, 16, 16], "filters": [4, 3, 3, 3], "stride": 1, "padding": 1},
     {"images": [2, 2, 15, 12], "filters": [6, 2, 5, 4], "stride": 2, "padding": 2},
@@ -25,7 +25,7 @@ Grade = Callable[..., float]
 @pytest.fixture
 def grader(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setenv("MLAGENTBENCH_GRADING", json.dumps({"runtime": "tabular", "sandbox": "bwrap"}))
-    return module_at(TASK / "grade.py")
+    return load_module_from_file(TASK / "grade.py")
 
 
 @pytest.fixture
@@ -46,7 +46,9 @@ def grade(grader: ModuleType, workspace: Path, tmp_path: Path) -> Grade:
         (private / "plan.json").write_text(json.dumps({"layers": LAYERS, "rounds": 1, "most": most}))
         if source is not None:
             (workspace / "conv.py").rename(workspace / "slow.py")
-            (workspace / "conv.py").write_text("import os, sys, time, threading\nimport numpy as np, slow\n" + source)
+            (workspace / "conv.py").write_text(
+                "import os, sys, time, threading\nimport numpy as np, slow\n" + source
+            )
         return float(grader.grade(workspace, private))
 
     return score
@@ -148,7 +150,10 @@ WRONG = {
     "too slow": (f"{FORWARD}time.sleep(60)", "took too long"),
     "the end": (f"{FORWARD}os._exit(0)", "ended before it answered"),
     "work in another process": (f"{FORWARD}os.fork(); return {SLOW}", "os.fork is not allowed here"),
-    "a library of the system": ("import ctypes\nctypes.CDLL('libm.so.6')", "ctypes.dlopen is not allowed here"),
+    "a library of the system": (
+        "import ctypes\nctypes.CDLL('libm.so.6')",
+        "ctypes.dlopen is not allowed here",
+    ),
     "scipy": ("import scipy.signal", "No module named 'scipy.signal'"),
 }
 
@@ -202,7 +207,9 @@ def test_a_starter_that_fails_is_our_fault(
 
 def test_imports_against_the_rules_are_reported(grader: ModuleType, workspace: Path) -> None:
     (workspace / "helper.py").write_text("import subprocess\n")
-    (workspace / "conv.py").write_text("import numpy, helper\nfrom scipy import signal\nimport importlib.util\n")
+    (workspace / "conv.py").write_text(
+        "import numpy, helper\nfrom scipy import signal\nimport importlib.util\n"
+    )
     assert sorted(grader.violations(workspace)) == [
         "conv.py line 2 imports scipy.signal",
         "conv.py line 3 imports importlib.util",
@@ -212,6 +219,6 @@ def test_imports_against_the_rules_are_reported(grader: ModuleType, workspace: P
 
 @pytest.mark.parametrize("edition", ["open", "paper"])
 def test_the_agent_is_told_the_layers_that_are_timed(edition: str, tmp_path: Path) -> None:
-    module_at(TASK / "prepare.py").prepare(edition, tmp_path, tmp_path, tmp_path, 0)
+    load_module_from_file(TASK / "prepare.py").prepare(edition, tmp_path, tmp_path, tmp_path, 0)
     plan = json.loads((tmp_path / "plan.json").read_text())
     assert json.loads((tmp_path / "layers.json").read_text()) == plan["layers"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mlagentbench.errors import ActionError, Fault
 from mlagentbench.workspace.files import Workspace
-from mlagentbench.workspace.paths import Globs, normal, shown_size
+from mlagentbench.workspace.paths import PathPatterns, format_size, normalize_path
 
 ODD = ["with space", "new\nline", "ünïcødé 🎈", os.fsdecode(b"not \xff utf-8"), "-rf", "*", "a" * 255]
 is_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -44,39 +44,41 @@ def secret(tmp_path: Path) -> Path:
     ],
 )
 def test_paths_are_normalised_by_their_letters_alone(given_path: str, meant: str) -> None:
-    assert normal(given_path) == meant
+    assert normalize_path(given_path) == meant
 
 
-@pytest.mark.parametrize("path", ["..", "../a", "a/../../b", "/etc/passwd", "/workspace/../etc", "/", "/workspaces"])
+@pytest.mark.parametrize(
+    "path", ["..", "../a", "a/../../b", "/etc/passwd", "/workspace/../etc", "/", "/workspaces"]
+)
 def test_a_path_that_leaves_the_workspace_is_refused(path: str) -> None:
     with pytest.raises(ActionError, match="is outside the workspace"):
-        normal(path)
+        normalize_path(path)
 
 
 @pytest.mark.parametrize("path", ["", "a\0b", "\ud800", "a/" * 65, "a/../" * 4000])
 def test_what_is_no_path_is_refused_in_one_short_line(path: str) -> None:
     with pytest.raises(ActionError) as caught:
-        normal(path)
+        normalize_path(path)
     assert str(caught.value).isprintable() and len(str(caught.value)) < 300
 
 
 @given(st.text(alphabet="ab./", max_size=20))
 def test_a_normal_path_is_what_posix_says_and_never_leaves(path: str) -> None:
     try:
-        found = normal(path)
+        found = normalize_path(path)
     except ActionError:
         rooted = posixpath.normpath(path) if path else ""
         assert not path or path.startswith("/") or rooted.startswith("..") or ".." in path
         return
     assert posixpath.normpath(path).replace("//", "/") in (found or ".", f"/workspace/{found}")
     assert ".." not in found.split("/") and not found.startswith("/")
-    assert not found or normal(found) == found
+    assert not found or normalize_path(found) == found
 
 
 @given(st.text(max_size=40))
 def test_no_text_at_all_breaks_normalisation(path: str) -> None:
     try:
-        found = normal(path)
+        found = normalize_path(path)
     except ActionError as error:
         assert str(error).isprintable()
     else:
@@ -89,7 +91,7 @@ def test_a_file_is_written_read_and_appended_to_with_its_folders_made(root: Path
     workspace.append("a/b/c.txt", b" you")
     workspace.append("a/new.txt", b"first")
     assert workspace.read("/workspace/a/b/c.txt") == (b"hello you", 9)
-    assert workspace.read("a/b/c.txt", cap=5) == (b"hello", 9)
+    assert workspace.read("a/b/c.txt", max_bytes=5) == (b"hello", 9)
     assert workspace.read("a/new.txt")[0] == b"first"
     assert names(root / "a" / "b") == ["c.txt"]
 
@@ -100,7 +102,7 @@ def test_odd_names_are_names_like_any_other(root: Path, name: str) -> None:
     workspace.write(f"folder/{name}", b"x")
     workspace.copy(f"folder/{name}", name)
     assert workspace.read(name) == (b"x", 1)
-    (listed,) = workspace.entries("folder")
+    (listed,) = workspace.list_folder("folder")
     assert listed.name == name and str(listed).isprintable()
     workspace.remove(name)
     assert names(root) == ["folder"]
@@ -146,8 +148,8 @@ def test_no_link_is_followed_by_anything(root: Path, secret: Path) -> None:
         lambda: workspace.copy("real/file", "out"),
         lambda: workspace.copy("real/file", "up/made"),
         lambda: workspace.remove("up/secret"),
-        lambda: workspace.entries("up"),
-        lambda: workspace.entries("within"),
+        lambda: workspace.list_folder("up"),
+        lambda: workspace.list_folder("within"),
     ]
     for attempt in attempts:
         with pytest.raises(ActionError, match="links are not followed"):
@@ -180,7 +182,7 @@ def test_pipes_sockets_and_folders_are_not_files_and_nothing_waits_for_them(root
     ):
         with pytest.raises(ActionError, match=r"^\./folder is a folder$"):
             attempt()
-    assert str(workspace.entries()[-1]) == "pipe (not a regular file)"
+    assert str(workspace.list_folder()[-1]) == "pipe (not a regular file)"
 
 
 def test_every_refusal_names_the_path_as_it_was_given(root: Path) -> None:
@@ -190,7 +192,7 @@ def test_every_refusal_names_the_path_as_it_was_given(root: Path) -> None:
         (lambda: workspace.read("./no/such"), "./no/such does not exist"),
         (lambda: workspace.read("file/below"), "file/below is not a folder, or lies below a file"),
         (lambda: workspace.write("file/below", b""), "file/below is not a folder, or lies below a file"),
-        (lambda: workspace.entries("file"), "file is not a folder, or lies below a file"),
+        (lambda: workspace.list_folder("file"), "file is not a folder, or lies below a file"),
         (lambda: workspace.read("."), ". is a folder"),
         (lambda: workspace.write("a/..", b""), "a/.. is a folder"),
         (lambda: workspace.write("n" * 256, b""), f"the name {'n' * 200}… is too long"),
@@ -213,8 +215,12 @@ def test_a_folder_is_listed_sorted_with_kinds_and_sizes(root: Path) -> None:
     (root / "b").mkdir()
     (root / "a.csv").write_bytes(b"x" * 1234)
     (root / "c").symlink_to("/etc/passwd")
-    assert [str(entry) for entry in Workspace(root).entries()] == ["a.csv (1.2 kB)", "b/", "c -> /etc/passwd"]
-    assert [shown_size(n) for n in (0, 999, 1000, 10**6, 10**12)] == [
+    assert [str(entry) for entry in Workspace(root).list_folder()] == [
+        "a.csv (1.2 kB)",
+        "b/",
+        "c -> /etc/passwd",
+    ]
+    assert [format_size(n) for n in (0, 999, 1000, 10**6, 10**12)] == [
         "0 B",
         "999 B",
         "1.0 kB",
@@ -226,7 +232,7 @@ def test_a_folder_is_listed_sorted_with_kinds_and_sizes(root: Path) -> None:
 def test_a_sparse_giant_is_neither_read_nor_copied_whole(root: Path) -> None:
     with (root / "giant").open("wb") as file:
         file.truncate(1 << 40)
-    assert Workspace(root).read("giant", cap=10) == (bytes(10), 1 << 40)
+    assert Workspace(root).read("giant", max_bytes=10) == (bytes(10), 1 << 40)
     with pytest.raises(ActionError, match=r"giant is too big to copy \(1.1 TB\)"):
         Workspace(root).copy("giant", "copy")
 
@@ -280,20 +286,20 @@ def test_the_sandbox_is_told_the_topmost_guarded_paths_that_exist(root: Path, se
     (root / "fixed.txt").symlink_to(secret)
     (root / "more").symlink_to(secret.parent)
     (root / "loop").symlink_to(".")
-    assert Workspace(root, READ_ONLY).read_only_paths() == [
+    assert Workspace(root, READ_ONLY).find_read_only_paths() == [
         "a/b/fixed.txt",
         "data",
         "deep/a.csv",
         "train.csv",
     ]
-    assert Workspace(root).read_only_paths() == []
+    assert Workspace(root).find_read_only_paths() == []
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=4))
 def test_whatever_lies_below_a_marked_path_is_marked(parts: list[str]) -> None:
-    globs = Globs(["a/b", "**/c"])
+    globs = PathPatterns(["a/b", "**/c"])
     path = "/".join(parts)
-    assert globs.mark(path) == (path == "a/b" or path.startswith("a/b/") or "c" in parts)
+    assert globs.matches(path) == (path == "a/b" or path.startswith("a/b/") or "c" in parts)
 
 
 def test_a_tree_is_laid_in_without_links_or_leftovers(root: Path, tmp_path: Path, secret: Path) -> None:
@@ -307,7 +313,7 @@ def test_a_tree_is_laid_in_without_links_or_leftovers(root: Path, tmp_path: Path
     (source / "data" / "run.sh").chmod(0o700)
     (source / "link").symlink_to(secret)
     (source / "folder").symlink_to(secret.parent)
-    Workspace(root, ("train.csv",)).lay(source)
+    Workspace(root, ("train.csv",)).copy_in(source)
     found = sorted(str(path.relative_to(root)) for path in root.rglob("*"))
     assert found == ["data", "data/empty", "data/run.sh", "train.csv"]
     assert stat.S_IMODE((root / "train.csv").stat().st_mode) == 0o644
@@ -320,9 +326,9 @@ def test_laying_over_a_link_or_from_nowhere_is_a_fault(root: Path, tmp_path: Pat
     (source / "out").write_text("x")
     (root / "out").symlink_to(secret)
     with pytest.raises(Fault):
-        Workspace(root).lay(source)
+        Workspace(root).copy_in(source)
     with pytest.raises(Fault, match="is not a folder"):
-        Workspace(root).lay(tmp_path / "none")
+        Workspace(root).copy_in(tmp_path / "none")
     assert secret.read_text() == "secret"
 
 
@@ -336,7 +342,7 @@ def test_all_that_is_written_belongs_to_the_owner(root: Path, tmp_path: Path) ->
     (tmp_path / "starter" / "s").mkdir(parents=True)
     (tmp_path / "starter" / "s" / "t").write_text("x")
     workspace = Workspace(root, owner=12345)
-    workspace.lay(tmp_path / "starter")
+    workspace.copy_in(tmp_path / "starter")
     workspace.write("a/b", b"")
     workspace.append("c/d", b"")
     workspace.copy("a/b", "e/f")
@@ -346,7 +352,9 @@ def test_all_that_is_written_belongs_to_the_owner(root: Path, tmp_path: Path) ->
 
 @is_root
 def test_a_full_disk_is_a_fault_and_the_old_file_stays(root: Path) -> None:
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(root)], capture_output=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(root)], capture_output=True
+    )
     if mounted.returncode:
         pytest.skip("cannot mount here")
     try:

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlagentbench.errors import ActionError, Fault
-from mlagentbench.workspace.store import Change, Store, TooBig
+from mlagentbench.workspace.store import ChangedPaths, Store, WorkspaceTooLarge
 
 ODD = ["with space", "new\nline", "ünïcødé 🎈", os.fsdecode(b"not \xff utf-8"), "-rf", '"', "a" * 255]
 SOURCE = Path(__file__).parents[2] / "src"
@@ -61,14 +61,14 @@ def settle(root: Path) -> None:
 
 
 def test_a_snapshot_tells_what_was_added_modified_and_removed(store: Store, root: Path) -> None:
-    assert store.snapshot(0) == Change() and not store.snapshot(0)
+    assert store.snapshot(0) == ChangedPaths() and not store.snapshot(0)
     (root / "a").write_text("1")
     (root / "b").mkdir()
-    assert store.snapshot(1) == Change(added=("a", "b"))
+    assert store.snapshot(1) == ChangedPaths(added=("a", "b"))
     (root / "a").write_text("2")
     (root / "b").rmdir()
     (root / "c").symlink_to("/etc/passwd")
-    assert store.snapshot(2) == Change(("c",), ("a",), ("b",))
+    assert store.snapshot(2) == ChangedPaths(("c",), ("a",), ("b",))
     assert not store.snapshot(3)
     assert [line["step"] for line in lines(store)] == [1, 2]
     assert {path: entry.kind for path, entry in store.state(1).items()} == {"a": "file", "b": "folder"}
@@ -94,9 +94,9 @@ def test_everything_comes_back_as_it_was(store: Store, root: Path, tmp_path: Pat
     before = seen(root)
     store.restore(1, tmp_path / "copy")
     assert seen(tmp_path / "copy") == before
-    assert Store(store.folder).check() == []
+    assert Store(store.folder).find_problems() == []
     assert "pipe" not in store.state(1) and not (tmp_path / "copy" / "pipe").exists()
-    assert store.content(1, "passwd/../none") == b""
+    assert store.read_content(1, "passwd/../none") == b""
 
 
 def test_equal_content_is_stored_once_and_compressed_where_that_helps(store: Store, root: Path) -> None:
@@ -119,7 +119,7 @@ def test_objects_are_copies_so_writing_in_place_does_not_rewrite_history(store: 
     with (root / "a").open("r+") as file:
         file.write("new")
     store.snapshot(2)
-    assert (store.content(1, "a"), store.content(2, "a")) == (b"old", b"new")
+    assert (store.read_content(1, "a"), store.read_content(2, "a")) == (b"old", b"new")
     assert all(path.stat().st_nlink == 1 for path in objects(store))
 
 
@@ -135,7 +135,7 @@ def unnoticed_writes(store: Store, root: Path) -> int:
         after = os.fstat(fd)
         os.close(fd)
         unnoticed += (before.st_mtime_ns, before.st_ctime_ns) == (after.st_mtime_ns, after.st_ctime_ns)
-        assert store.snapshot(step + 1) == Change(modified=("a",))
+        assert store.snapshot(step + 1) == ChangedPaths(modified=("a",))
     return unnoticed
 
 
@@ -187,7 +187,7 @@ def test_a_change_of_mode_alone_is_a_change(store: Store, root: Path) -> None:
     store.snapshot(1)
     (root / "a").chmod(0o700)
     (root / "b").chmod(0o700)
-    assert store.snapshot(2) == Change(modified=("a", "b"))
+    assert store.snapshot(2) == ChangedPaths(modified=("a", "b"))
     (root / "a").chmod(0o4700)
     assert not store.snapshot(3), "a set-uid bit is never recorded"
 
@@ -195,12 +195,12 @@ def test_a_change_of_mode_alone_is_a_change(store: Store, root: Path) -> None:
 def test_a_workspace_beyond_its_bounds_is_refused_before_anything_is_read(store: Store, root: Path) -> None:
     with (root / "giant").open("wb") as file:
         file.truncate(1 << 40)
-    with pytest.raises(TooBig, match=r"holds 1.1 TB, which is more than 8.0 GB"):
+    with pytest.raises(WorkspaceTooLarge, match=r"holds 1.1 TB, which is more than 8.0 GB"):
         store.snapshot(1, max_bytes=8 * 10**9)
     (root / "giant").unlink()
     for n in range(11):
         (root / str(n)).touch()
-    with pytest.raises(TooBig, match="more than 10 files"):
+    with pytest.raises(WorkspaceTooLarge, match="more than 10 files"):
         store.snapshot(1, max_files=10)
     assert objects(store) == [] and store.state(1) == {}
     assert len(store.snapshot(1, max_bytes=0, max_files=11).added) == 11
@@ -215,14 +215,16 @@ def test_a_tree_too_deep_is_refused_and_can_still_be_removed(store: Store, root:
     (root / "kept").write_text("x")
     store.snapshot(1)
     deepen(root, 3000)
-    with pytest.raises(TooBig, match="deeper than 64 folders"):
+    with pytest.raises(WorkspaceTooLarge, match="deeper than 64 folders"):
         store.snapshot(2)
     store.restore(1, root)
     assert [path.name for path in root.iterdir()] == ["kept"]
 
 
 def test_the_longest_paths_that_are_accepted_come_back(store: Store, root: Path, tmp_path: Path) -> None:
-    script = "import os\nfor _ in range(62): os.mkdir('n' * 200); os.chdir('n' * 200)\nopen('end', 'w').close()"
+    script = (
+        "import os\nfor _ in range(62): os.mkdir('n' * 200); os.chdir('n' * 200)\nopen('end', 'w').close()"
+    )
     subprocess.run([sys.executable, "-c", script], cwd=root, check=True)
     assert len(store.snapshot(1).added) == 63
     store.restore(1, tmp_path / "copy")
@@ -311,8 +313,8 @@ def test_rewinding_forgets_later_steps_only(store: Store, root: Path) -> None:
     store.restore(2, root)
     assert (root / "a").read_text() == "2"
     (root / "a").write_text("other")
-    assert store.snapshot(3) == Change(modified=("a",))
-    assert Store(store.folder).content(3, "a") == b"other"
+    assert store.snapshot(3) == ChangedPaths(modified=("a",))
+    assert Store(store.folder).read_content(3, "a") == b"other"
     store.rewind(-1)
     assert store.state(9) == {}
 
@@ -324,7 +326,7 @@ def test_known_contents_are_not_stored_but_found(root: Path, tmp_path: Path) -> 
     known = {blake3(data).hexdigest(): tmp_path / "train.csv"}
     store = Store(tmp_path / "snapshots", root, known)
     store.snapshot(3)
-    assert objects(store) == [] and store.check() == []
+    assert objects(store) == [] and store.find_problems() == []
     store.restore(3, tmp_path / "copy")
     assert (tmp_path / "copy" / "train.csv").read_bytes() == data
     with pytest.raises(Fault, match=r"train.csv at step 3: its stored content \w+ is missing"):
@@ -353,9 +355,9 @@ def test_a_damaged_object_is_a_fault_and_found_by_the_check(
         case "longer":
             place.write_bytes(data + data)
     if not (damage == "longer" and place.suffix):  # what follows a compressed frame is never read
-        assert len(store.check()) == 1 and "a at step 1" in store.check()[0]
+        assert len(store.find_problems()) == 1 and "a at step 1" in store.find_problems()[0]
         with pytest.raises(Fault, match="a at step 1"):
-            store.content(1, "a")
+            store.read_content(1, "a")
         with pytest.raises(Fault, match="a at step 1"):
             store.export(1, "a", tmp_path / "out")
         with pytest.raises(Fault, match="a at step 1"):
@@ -378,7 +380,7 @@ def test_one_file_of_one_step_can_be_read_or_exported(store: Store, root: Path, 
         with pytest.raises(ActionError, match=sentence):
             store.export(1, path, tmp_path / "out")
     with pytest.raises(ActionError, match=r"sub/a is too big \(4 B\)"):
-        store.content(1, "sub/a", cap=3)
+        store.read_content(1, "sub/a", max_bytes=3)
 
 
 def test_a_diff_shows_text_and_sums_up_the_rest(store: Store, root: Path) -> None:
@@ -400,7 +402,7 @@ def test_a_diff_shows_text_and_sums_up_the_rest(store: Store, root: Path) -> Non
         "--- a/train.py\n+++ b/train.py\n@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n"
     )
     assert store.diff(2, 2) == ""
-    assert store.diff(1, 2, cap=60).endswith("... (cut off)\n")
+    assert store.diff(1, 2, max_chars=60).endswith("... (cut off)\n")
 
 
 def test_the_changes_of_all_steps_are_the_diffs_from_one_to_the_next(store: Store, root: Path) -> None:
@@ -412,9 +414,9 @@ def test_the_changes_of_all_steps_are_the_diffs_from_one_to_the_next(store: Stor
     (root / "new.txt").unlink()
     (root / "link").symlink_to("x")
     store.snapshot(3)
-    assert dict(store.changes()) == {1: store.diff(0, 1), 3: store.diff(1, 3)}
-    assert dict(store.changes(after=1)) == {3: store.diff(1, 3)}
-    assert store.eventful() == {0, 1, 3}
+    assert dict(store.iter_step_diffs()) == {1: store.diff(0, 1), 3: store.diff(1, 3)}
+    assert dict(store.iter_step_diffs(after=1)) == {3: store.diff(1, 3)}
+    assert store.steps_with_changes() == {0, 1, 3}
 
 
 def test_a_change_of_a_content_that_is_not_here_is_only_named(tmp_path: Path, root: Path) -> None:
@@ -426,7 +428,7 @@ def test_a_change_of_a_content_that_is_not_here_is_only_named(tmp_path: Path, ro
     (root / "data.csv").write_text("22\n")
     store.snapshot(1)
     elsewhere = Store(tmp_path / "snapshots")
-    assert dict(elsewhere.changes()) == {1: "data.csv: file, 2 B, mode 644 -> file, 3 B, mode 644\n"}
+    assert dict(elsewhere.iter_step_diffs()) == {1: "data.csv: file, 2 B, mode 644 -> file, 3 B, mode 644\n"}
     with pytest.raises(Fault):
         elsewhere.diff(0, 1)
 
@@ -439,7 +441,9 @@ def test_a_diff_comes_to_an_end_for_files_made_to_confuse_it(store: Store, root:
     assert store.diff(1, 2)
 
 
-def test_the_tree_hash_is_of_the_state_and_not_of_the_way_to_it(store: Store, root: Path, tmp_path: Path) -> None:
+def test_the_tree_hash_is_of_the_state_and_not_of_the_way_to_it(
+    store: Store, root: Path, tmp_path: Path
+) -> None:
     (root / "a").write_text("1")
     store.snapshot(1)
     (root / "b").write_text("2")
@@ -450,7 +454,9 @@ def test_the_tree_hash_is_of_the_state_and_not_of_the_way_to_it(store: Store, ro
 
 
 @pytest.mark.parametrize("torn", [b'{"step": 9, "chan', b'{"step": 9}\n', b"\xff\xfe\n", b'{"step": 9}'])
-def test_a_torn_last_line_is_passed_over_and_cut_off_by_the_next_writer(store: Store, root: Path, torn: bytes) -> None:
+def test_a_torn_last_line_is_passed_over_and_cut_off_by_the_next_writer(
+    store: Store, root: Path, torn: bytes
+) -> None:
     (root / "a").write_text("1")
     store.snapshot(1)
     manifest = store.folder / "manifest.jsonl"
@@ -459,7 +465,7 @@ def test_a_torn_last_line_is_passed_over_and_cut_off_by_the_next_writer(store: S
     assert list(Store(store.folder).state(9)) == ["a"]
     assert manifest.read_bytes() == whole + torn, "a reader changes nothing"
     (root / "b").write_text("2")
-    assert Store(store.folder, root).snapshot(2) == Change(added=("b",))
+    assert Store(store.folder, root).snapshot(2) == ChangedPaths(added=("b",))
     assert manifest.read_bytes().startswith(whole + b'{"step":2')
 
 
@@ -482,15 +488,19 @@ def test_a_manifest_made_up_to_lead_outside_is_damaged(tmp_path: Path, changed: 
     (tmp_path / "s" / "manifest.jsonl").write_text(f"{bad}\n{good}\n")
     with pytest.raises(Fault, match="line 1 is damaged"):
         Store(tmp_path / "s").restore(2, tmp_path / "copy")
-    assert "line 1 is damaged" in Store(tmp_path / "s").check()[0]
+    assert "line 1 is damaged" in Store(tmp_path / "s").find_problems()[0]
 
 
-def test_a_made_up_file_below_a_link_is_not_written_through_it(tmp_path: Path, store: Store, root: Path) -> None:
+def test_a_made_up_file_below_a_link_is_not_written_through_it(
+    tmp_path: Path, store: Store, root: Path
+) -> None:
     (root / "f").write_text("x")
     store.snapshot(1)
     entry = lines(store)[0]["changed"]["f"]  # type: ignore[index]
     changed = {"l": {"kind": "link", "target": str(tmp_path)}, "l/made": entry}
-    (store.folder / "manifest.jsonl").write_text(json.dumps({"step": 1, "changed": changed, "removed": []}) + "\n")
+    (store.folder / "manifest.jsonl").write_text(
+        json.dumps({"step": 1, "changed": changed, "removed": []}) + "\n"
+    )
     with pytest.raises(Fault):
         Store(store.folder).restore(1, tmp_path / "copy")
     assert not (tmp_path / "made").exists()
@@ -511,7 +521,9 @@ while True:
 """
 
 
-def test_a_writer_killed_at_any_moment_leaves_a_whole_history(store: Store, root: Path, tmp_path: Path) -> None:
+def test_a_writer_killed_at_any_moment_leaves_a_whole_history(
+    store: Store, root: Path, tmp_path: Path
+) -> None:
     chance, last = random.Random(1), 0
     for _ in range(8):
         environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
@@ -523,7 +535,7 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_history(store: Store, root
                 pass
             writer.send_signal(signal.SIGKILL)
         reopened = Store(store.folder, root)
-        assert reopened.check() == []
+        assert reopened.find_problems() == []
         for path in objects(store):
             if not path.suffix:
                 assert blake3(path.read_bytes()).hexdigest() == path.parent.name + path.name
@@ -541,7 +553,9 @@ def whole_lines(store: Store) -> list[dict[str, object]]:
 
 @is_root
 @pytest.mark.parametrize("files", [1, 3000])
-def test_a_full_disk_is_a_fault_and_the_history_before_it_stays(root: Path, tmp_path: Path, files: int) -> None:
+def test_a_full_disk_is_a_fault_and_the_history_before_it_stays(
+    root: Path, tmp_path: Path, files: int
+) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     # One big file does not fit as an object; 3,000 names of one content do not fit as a line.
@@ -560,7 +574,7 @@ def test_a_full_disk_is_a_fault_and_the_history_before_it_stays(root: Path, tmp_
             with pytest.raises(Fault, match="disk full"):
                 store.snapshot(2)
         assert (store.folder / "manifest.jsonl").read_bytes() == before
-        assert list((store.folder / "partial").iterdir()) == [] and store.check() == []
+        assert list((store.folder / "partial").iterdir()) == [] and store.find_problems() == []
         subprocess.run(["mount", "-o", "remount,size=20m", str(disk)], check=True)
         assert len(store.snapshot(2).added) == files
     finally:
@@ -656,7 +670,9 @@ def do(root: Path, deed: str, path: str, what: object) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(DEEDS, min_size=1, max_size=4), st.data())
-def test_every_step_of_any_history_can_be_restored(history: list[list[tuple[str, str, object]]], data: st.DataObject):
+def test_every_step_of_any_history_can_be_restored(
+    history: list[list[tuple[str, str, object]]], data: st.DataObject
+):
     with tempfile.TemporaryDirectory() as place:
         root = Path(place) / "workspace"
         root.mkdir()
@@ -675,7 +691,7 @@ def test_every_step_of_any_history_can_be_restored(history: list[list[tuple[str,
             }
         store.snapshot(len(steps))
         assert store.tree_hash(len(steps)) == store.tree_hash(step)
-        assert Store(store.folder).check() == []
+        assert Store(store.folder).find_problems() == []
 
 
 def test_a_thousand_small_changes_are_a_thousand_lines_and_objects(store: Store, root: Path) -> None:

@@ -1,10 +1,10 @@
 """Action: Append File."""
 
-from mlagentbench.actions.base import World
-from mlagentbench.workspace.paths import shown
+from mlagentbench.actions.base import ActionContext
+from mlagentbench.workspace.paths import format_path
 
 
-def append_file(world: World, file_name: str, content: str) -> str:
+def append_file(world: ActionContext, file_name: str, content: str) -> str:
     """Append to a file; it is made if it does not exist.
 
     Args:
@@ -12,4 +12,4 @@ def append_file(world: World, file_name: str, content: str) -> str:
         content: the content to be appended
     """
     world.workspace.append(file_name, content.encode())
-    return f"Appended to {shown(file_name)}."
+    return f"Appended to {format_path(file_name)}."

@@ -12,30 +12,30 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from mlagentbench import discovery
+from mlagentbench.environment.model_calls import ModelCalls
 from mlagentbench.errors import ActionError, PromptTooLong, UsageError
-from mlagentbench.ledger import Ledger
 from mlagentbench.records import Execution, Limits, Message, Prompt, Role, Step
 from mlagentbench.runtimes.base import Runtime
-from mlagentbench.sandbox.access.listening import Book
-from mlagentbench.sandbox.base import Box, Sandbox
-from mlagentbench.sandbox.output import Output
+from mlagentbench.sandbox.access_log.recording import AccessLog
+from mlagentbench.sandbox.base import Sandbox, SandboxSpec
+from mlagentbench.sandbox.output import CommandOutput
 from mlagentbench.sandbox.repl import Repl
-from mlagentbench.stopping import Stopping
+from mlagentbench.system.stop_token import StopToken
 from mlagentbench.workspace.files import Workspace
 from mlagentbench.workspace.store import Store
 
 if TYPE_CHECKING:
-    from mlagentbench.endpoint.outside import Outside
+    from mlagentbench.endpoint.external_program import ExternalProgram
 
-Person = Callable[[str], str]
-REPLY = 4000  # tokens that a model may answer with
-LATEST = 40_000  # characters of the research log
-SHOWN = 10_000  # characters of a difference
-PAIRS = 4_000_000  # lines times lines of it: beyond, finding it can take minutes
+AskPerson = Callable[[str], str]
+MAX_REPLY_TOKENS = 4000  # tokens that a model may answer with
+MAX_RESEARCH_LOG_CHARS = 40_000  # characters of the research log
+MAX_DIFF_CHARS = 10_000  # characters of a difference
+MAX_DIFF_LINE_PAIRS = 4_000_000  # lines times lines of it: beyond, finding it can take minutes
 
 
 @dataclass
-class World:
+class ActionContext:
     """What actions work on."""
 
     workspace: Workspace
@@ -43,64 +43,66 @@ class World:
     sandbox: Sandbox
     runtime: Runtime
     limits: Limits
-    outputs: Path
-    ledger: Ledger
+    outputs_dir: Path
+    model_calls: ModelCalls
     seed: int = 0
-    person: Person | None = None
-    stopping: Stopping = field(default_factory=Stopping)
+    ask_person: AskPerson | None = None
+    stop_token: StopToken = field(default_factory=StopToken)
     steps: list[Step] = field(default_factory=list)
-    seconds: float = 0.0  # what the step at hand may take
-    log: list[str] = field(default_factory=list)  # the research log
+    step_time_limit_s: float = 0.0  # what the step at hand may take
+    research_notes: list[str] = field(default_factory=list)  # the research log
     repl: Repl | None = None
-    outside: "Outside | None" = None
-    output: Output | None = None
+    external_program: "ExternalProgram | None" = None
+    output: CommandOutput | None = None
     execution: Execution | None = None
-    book: Book | None = None  # the access ledger
+    access_log: AccessLog | None = None  # the access ledger
 
     def __post_init__(self) -> None:
-        self.store.mapped = self.mapped
+        self.store.mapped_inodes = self.mapped_inodes
 
-    def mapped(self) -> set[int]:
+    def mapped_inodes(self) -> set[int]:
         """The files that are memory of somebody who lives on between two steps, by inode."""
-        return {inode for each in (self.repl, self.outside) if each for inode in each.mapped}
+        return {inode for each in (self.repl, self.external_program) if each for inode in each.mapped_inodes}
 
     @property
-    def output_file(self) -> Path:
+    def step_output_path(self) -> Path:
         """Where the whole output of the step at hand goes."""
-        self.outputs.mkdir(exist_ok=True)
-        return self.outputs / f"step-{len(self.steps) + 1:04d}.txt"
+        self.outputs_dir.mkdir(exist_ok=True)
+        return self.outputs_dir / f"step-{len(self.steps) + 1:04d}.txt"
 
     @property
-    def program_output(self) -> Path:
+    def program_output_path(self) -> Path:
         """Where the whole output of an outside program goes."""
-        self.outputs.mkdir(exist_ok=True)
-        return self.outputs / "program.txt"
+        self.outputs_dir.mkdir(exist_ok=True)
+        return self.outputs_dir / "program.txt"
 
-    def box(self) -> Box:
+    def sandbox_spec(self) -> SandboxSpec:
         """What the agent's commands may see and use; read-only is what is read-only now."""
-        return Box(
+        return SandboxSpec(
             workspace=self.workspace.root,
             runtime=self.runtime,
             limits=self.limits,
-            read_only=tuple(self.workspace.read_only_paths()),
+            read_only_paths=tuple(self.workspace.find_read_only_paths()),
             environment={"SEED": str(self.seed)},
-            owner=self.workspace.owner,
-            stopping=self.stopping,
-            book=self.book,
-            calm=lambda: not self.repl or self.repl.at_rest,
+            uid=self.workspace.owner,
+            stop_token=self.stop_token,
+            access_log=self.access_log,
+            is_workspace_idle=lambda: not self.repl or self.repl.stayed_paused,
         )
 
-    def research_log(self) -> str:
+    def research_log_text(self) -> str:
         """All notes; of very many the latest."""
-        if not self.log:
+        if not self.research_notes:
             raise ActionError("the research log is empty")
-        return "\n\n".join(self.log)[-LATEST:]
+        return "\n\n".join(self.research_notes)[-MAX_RESEARCH_LOG_CHARS:]
 
-    def ask(self, text: str, role: Role, room: int = 0) -> str:
+    def ask_model(self, text: str, role: Role, repeated_chars: int = 0) -> str:
         """What a model says to one message, in which it must repeat `room` characters, or about as many."""
-        prompt = Prompt(messages=(Message(role="user", text=text),), max_tokens=REPLY + room // 2)
+        prompt = Prompt(
+            messages=(Message(role="user", text=text),), max_tokens=MAX_REPLY_TOKENS + repeated_chars // 2
+        )
         try:
-            return self.ledger.ask(prompt, role).text
+            return self.model_calls.ask(prompt, role).text
         except UsageError as error:
             raise ActionError("this run has no model that could do that") from error
         except PromptTooLong as error:
@@ -111,12 +113,12 @@ class World:
         if self.repl:
             self.repl.close()
             self.repl = None
-        if self.outside:
-            self.outside.close()
-            self.outside = None
-        if self.book:
-            self.book.close()
-        self.sandbox.release(Box(self.workspace.root, self.runtime))
+        if self.external_program:
+            self.external_program.close()
+            self.external_program = None
+        if self.access_log:
+            self.access_log.close()
+        self.sandbox.release_workspace(SandboxSpec(self.workspace.root, self.runtime))
 
 
 class Action:
@@ -125,12 +127,12 @@ class Action:
     def __init__(self, module: ModuleType) -> None:
         short = module.__name__.rpartition(".")[2]
         self.name: str = getattr(module, "NAME", short.replace("_", " ").title())
-        self.changes: bool = getattr(module, "CHANGES", True)
-        self.replayed: bool = getattr(module, "REPLAYED", False)  # what it does is nowhere on disk
-        self.ends: bool = getattr(module, "ENDS", False)
-        self.interactive: bool = getattr(module, "INTERACTIVE", False)
-        self.hidden: bool = getattr(module, "HIDDEN", False)  # for the harness's own use
-        self.model: bool = getattr(module, "MODEL", False)  # whether it asks one
+        self.changes_workspace: bool = getattr(module, "CHANGES", True)
+        self.reruns_on_resume: bool = getattr(module, "REPLAYED", False)  # what it does is nowhere on disk
+        self.ends_run: bool = getattr(module, "ENDS", False)
+        self.needs_person: bool = getattr(module, "INTERACTIVE", False)
+        self.is_internal: bool = getattr(module, "HIDDEN", False)  # for the harness's own use
+        self.needs_model: bool = getattr(module, "MODEL", False)  # whether it asks one
         self._function: Callable[..., str] = getattr(module, short)
         text, _, arguments = inspect.cleandoc(self._function.__doc__ or "").partition("Args:\n")
         self.description = " ".join(text.split())
@@ -151,12 +153,12 @@ class Action:
         return self.arguments.model_json_schema()
 
     @property
-    def form(self) -> str:
+    def usage(self) -> str:
         """How to call it, for whoever got it wrong."""
         told = {name: info.description or "..." for name, info in self.arguments.model_fields.items()}
         return "{" + ", ".join(f'"{name}": [{note}]' for name, note in told.items()) + "}"
 
-    def __call__(self, world: World, args: dict[str, Any]) -> str:
+    def __call__(self, world: ActionContext, args: dict[str, Any]) -> str:
         """Check the arguments, then act."""
         try:
             checked = self.arguments.model_validate(args)
@@ -165,32 +167,42 @@ class Action:
             name = ".".join(str(part) for part in first["loc"])
             what = {"missing": "is missing", "extra_forbidden": "is not an argument of it"}
             problem = what.get(first["type"], first["msg"].lower())
-            raise ActionError(f"{self.name}: {name} {problem}. The arguments are: {self.form}") from error
+            raise ActionError(f"{self.name}: {name} {problem}. The arguments are: {self.usage}") from error
         return self._function(world, **{name: getattr(checked, name) for name in self.arguments.model_fields})
 
 
-def load(interactive: bool = False, models: bool = False) -> dict[str, Action]:
+def load_actions(interactive: bool = False, models: bool = False) -> dict[str, Action]:
     """All actions, by the names that agents use; some need a person, some a model."""
-    found = (action for action in _all() if action.interactive <= interactive and action.model <= models)
+    found = (
+        action
+        for action in _load_all_actions()
+        if action.needs_person <= interactive and action.needs_model <= models
+    )
     return {action.name: action for action in found}
 
 
 @cache
-def _all() -> tuple[Action, ...]:
+def _load_all_actions() -> tuple[Action, ...]:
     """Made once: the classes of their arguments are heavy, and of every run would stay until the collector comes by."""
-    return tuple(Action(discovery.plugin("actions", name)) for name in discovery.names("actions"))
+    return tuple(Action(discovery.load_plugin("actions", name)) for name in discovery.plugin_names("actions"))
 
 
-def difference(old: str, new: str, old_name: str, new_name: str) -> str:
+def format_text_diff(old: str, new: str, old_name: str, new_name: str) -> str:
     """What is different between two texts, cut to what an observation can hold; of too many lines, only how many."""
     before, after = old.splitlines(), new.splitlines()
-    if _pairs(before, after) > PAIRS:
-        return f"{len(before):,} lines became {len(after):,}; they are too many, and too different, to compare"
+    if _count_differing_line_pairs(before, after) > MAX_DIFF_LINE_PAIRS:
+        return (
+            f"{len(before):,} lines became {len(after):,}; they are too many, and too different, to compare"
+        )
     change = "\n".join(unified_diff(before, after, old_name, new_name, lineterm=""))
-    return change if len(change) <= SHOWN else f"{change[:SHOWN]}\n[... {len(change) - SHOWN:,} more characters ...]"
+    return (
+        change
+        if len(change) <= MAX_DIFF_CHARS
+        else f"{change[:MAX_DIFF_CHARS]}\n[... {len(change) - MAX_DIFF_CHARS:,} more characters ...]"
+    )
 
 
-def _pairs(before: Sequence[str], after: Sequence[str]) -> int:
+def _count_differing_line_pairs(before: Sequence[str], after: Sequence[str]) -> int:
     """How many pairs of lines there are between what both begin with and what both end with."""
     shorter = min(len(before), len(after))
     same = next((at for at in range(shorter) if before[at] != after[at]), shorter)
@@ -198,6 +210,6 @@ def _pairs(before: Sequence[str], after: Sequence[str]) -> int:
     return (len(before) - same - alike) * (len(after) - same - alike)
 
 
-def numbered(lines: Sequence[str], first: int) -> str:
+def number_lines(lines: Sequence[str], first: int) -> str:
     """Lines with their numbers."""
     return "\n".join(f"{first + index:>5} {line}" for index, line in enumerate(lines))

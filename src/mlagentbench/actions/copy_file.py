@@ -1,10 +1,10 @@
 """Action: Copy File."""
 
-from mlagentbench.actions.base import World
-from mlagentbench.workspace.paths import shown
+from mlagentbench.actions.base import ActionContext
+from mlagentbench.workspace.paths import format_path
 
 
-def copy_file(world: World, source: str, destination: str) -> str:
+def copy_file(world: ActionContext, source: str, destination: str) -> str:
     """Copy a file to another place in the workspace.
 
     Args:
@@ -12,4 +12,4 @@ def copy_file(world: World, source: str, destination: str) -> str:
         destination: a valid file name with relative path to the workspace, if needed
     """
     world.workspace.copy(source, destination)
-    return f"File {shown(source)} copied to {shown(destination)}."
+    return f"File {format_path(source)} copied to {format_path(destination)}."

@@ -1,11 +1,11 @@
 """Action: Final Answer."""
 
-from mlagentbench.actions.base import World
+from mlagentbench.actions.base import ActionContext
 
 ENDS = True
 
 
-def final_answer(world: World, final_answer: str) -> str:
+def final_answer(world: ActionContext, final_answer: str) -> str:
     """Submit the workspace as it is, and end the run.
 
     Args:

@@ -1,15 +1,17 @@
 """Action: Inspect Script Lines."""
 
-from mlagentbench.actions.base import World, numbered
+from mlagentbench.actions.base import ActionContext, number_lines
 from mlagentbench.errors import ActionError
-from mlagentbench.workspace.paths import shown
+from mlagentbench.workspace.paths import format_path
 
 CHANGES = False
-MOST = 100
-WIDEST = 500
+MAX_LINES = 100
+MAX_LINE_CHARS = 500
 
 
-def inspect_script_lines(world: World, script_name: str, start_line_number: int, end_line_number: int) -> str:
+def inspect_script_lines(
+    world: ActionContext, script_name: str, start_line_number: int, end_line_number: int
+) -> str:
     """Show some lines of a file with their numbers, at most 100 at a time.
 
     Args:
@@ -19,14 +21,14 @@ def inspect_script_lines(world: World, script_name: str, start_line_number: int,
     """
     if not 1 <= start_line_number <= end_line_number:
         raise ActionError("start_line_number must be at least 1, and end_line_number not below it")
-    if end_line_number - start_line_number >= MOST:
-        raise ActionError(f"at most {MOST} lines can be shown at a time")
+    if end_line_number - start_line_number >= MAX_LINES:
+        raise ActionError(f"at most {MAX_LINES} lines can be shown at a time")
     content, _ = world.workspace.read(script_name)
     lines = content.decode("utf-8", "replace").split("\n")
     if lines[-1] == "":
         lines.pop()
     if start_line_number > len(lines):
-        raise ActionError(f"{shown(script_name)} has only {len(lines)} lines")
-    wanted = [line[:WIDEST] for line in lines[start_line_number - 1 : end_line_number]]
+        raise ActionError(f"{format_path(script_name)} has only {len(lines)} lines")
+    wanted = [line[:MAX_LINE_CHARS] for line in lines[start_line_number - 1 : end_line_number]]
     last = start_line_number + len(wanted) - 1
-    return f"Lines {start_line_number} to {last} of {len(lines)}:\n{numbered(wanted, start_line_number)}"
+    return f"Lines {start_line_number} to {last} of {len(lines)}:\n{number_lines(wanted, start_line_number)}"

@@ -1,17 +1,17 @@
 """Action: List Files."""
 
-from mlagentbench.actions.base import World
+from mlagentbench.actions.base import ActionContext
 
 CHANGES = False
-MOST = 1000
+MAX_ENTRIES = 1000
 
 
-def list_files(world: World, dir_path: str = ".") -> str:
+def list_files(world: ActionContext, dir_path: str = ".") -> str:
     """List the files and folders in a folder of the workspace.
 
     Args:
         dir_path: a valid relative path to a folder, such as "." or "folder1/folder2"
     """
-    entries = [str(entry) for entry in world.workspace.entries(dir_path)]
-    more = [f"... and {len(entries) - MOST:,} more"] if len(entries) > MOST else []
-    return "\n".join(entries[:MOST] + more) or "The folder is empty."
+    entries = [str(entry) for entry in world.workspace.list_folder(dir_path)]
+    more = [f"... and {len(entries) - MAX_ENTRIES:,} more"] if len(entries) > MAX_ENTRIES else []
+    return "\n".join(entries[:MAX_ENTRIES] + more) or "The folder is empty."

@@ -2,23 +2,23 @@
 
 from pathlib import PurePosixPath
 
-from mlagentbench.actions.base import World
+from mlagentbench.actions.base import ActionContext
 from mlagentbench.errors import ActionError
-from mlagentbench.workspace.paths import normal, shown
+from mlagentbench.workspace.paths import format_path, normalize_path
 
 NAME = "Undo Edit Script"
 
 
-def undo_edit_script(world: World, script_name: str) -> str:
+def undo_edit_script(world: ActionContext, script_name: str) -> str:
     """Bring a file back to what it was before its last change.
 
     Args:
         script_name: a valid script name with relative path to the workspace, if needed
     """
-    path, name = normal(script_name), shown(script_name)
+    path, name = normalize_path(script_name), format_path(script_name)
     if world.workspace.is_read_only(path):
         raise ActionError(f"{name} is read-only")
-    changes = _changes(world, path)
+    changes = _steps_that_changed(world, path)
     if not changes or changes[-1] == 0:
         raise ActionError(f"there is no change of {name} to undo")
     old, now = world.store.state(changes[-1] - 1), world.store.state(len(world.steps))
@@ -31,19 +31,21 @@ def undo_edit_script(world: World, script_name: str) -> str:
     if any(now[parent].kind != "folder" for parent in above if parent in now):
         raise ActionError(f"{name} cannot be brought back: a folder above it is none any more")
     back = {each: old[each] for each in (path, *above) if each == path or each not in now}
-    world.store.restore(len(world.steps), world.workspace.root, world.workspace.owner, over=back)
+    world.store.restore(len(world.steps), world.workspace.root, world.workspace.owner, overrides=back)
     return f"{name} is again as it was before its last change."
 
 
-def _changes(world: World, path: str) -> list[int]:
+def _steps_that_changed(world: ActionContext, path: str) -> list[int]:
     """The steps that changed a file and were not undone."""
     undone = {
         step.number
         for step in world.steps
-        if step.call.action == NAME and not step.failed and normal(str(step.call.args["script_name"])) == path
+        if step.call.action == NAME
+        and not step.failed
+        and normalize_path(str(step.call.args["script_name"])) == path
     }
     changes: list[int] = []
-    for step in world.store.history(path):
+    for step in world.store.steps_changing(path):
         if step in undone:
             changes.pop()
         else:

@@ -1,10 +1,10 @@
 """Action: Write File."""
 
-from mlagentbench.actions.base import World
-from mlagentbench.workspace.paths import shown
+from mlagentbench.actions.base import ActionContext
+from mlagentbench.workspace.paths import format_path
 
 
-def write_file(world: World, file_name: str, content: str) -> str:
+def write_file(world: ActionContext, file_name: str, content: str) -> str:
     """Write a whole file; an existing file is overwritten.
 
     Args:
@@ -12,4 +12,4 @@ def write_file(world: World, file_name: str, content: str) -> str:
         content: the content to be written
     """
     world.workspace.write(file_name, content.encode())
-    return f"File {shown(file_name)} written."
+    return f"File {format_path(file_name)} written."

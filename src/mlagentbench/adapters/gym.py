@@ -7,16 +7,16 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from mlagentbench.dialogue import cut, mistake
-from mlagentbench.environment import Environment
+from mlagentbench.environment.dialogue import truncate_middle, unreadable_reply_call
+from mlagentbench.environment.environment import Environment
 from mlagentbench.errors import Fault, RunOver, UsageError
-from mlagentbench.language.prompts import fill, offer
-from mlagentbench.language.replies import Misread, read_reply
+from mlagentbench.formatting import print_progress
+from mlagentbench.language.prompts import fill_prompt, format_actions
+from mlagentbench.language.replies import UnreadableReply, parse_reply
 from mlagentbench.records import Call, Result
-from mlagentbench.runner.session import Session, resumed, session
-from mlagentbench.runner.setup import new_place, set_up
+from mlagentbench.runner.session import Session, open_session, reopen_session
+from mlagentbench.runner.setup import choose_run_folder, prepare_setup
 from mlagentbench.task import Task
-from mlagentbench.words import say
 
 try:
     import gymnasium
@@ -24,7 +24,7 @@ try:
 except ImportError as error:
     raise ImportError("Gymnasium is not installed: pip install 'mlagentbench[gym]'") from error
 
-LONGEST = 200_000  # characters of an action, and of an observation
+MAX_TEXT_CHARS = 200_000  # characters of an action, and of an observation
 CHARACTERS = frozenset(string.ascii_letters + string.digits + string.punctuation + " \n\t")
 
 
@@ -47,32 +47,36 @@ class ResearchEnv(gymnasium.Env[str, str]):
         instance: str = "",
         gpu: str = "",
     ) -> None:
-        self.setup = set_up(task, edition, sandbox, say, instance, gpu)
+        self.setup = prepare_setup(task, edition, sandbox, print_progress, instance, gpu)
         self.out = Path(out) if out else None
         self.limits = limits or {}
-        self.action_space = Text(LONGEST, min_length=0, charset=CHARACTERS)
-        self.observation_space = Text(LONGEST, min_length=0, charset=CHARACTERS)
+        self.action_space = Text(MAX_TEXT_CHARS, min_length=0, charset=CHARACTERS)
+        self.observation_space = Text(MAX_TEXT_CHARS, min_length=0, charset=CHARACTERS)
         self._session: Session | None = None
-        self._held = ExitStack()
+        self._exit_stack = ExitStack()
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
         """Begin a new run, or go on with `options={"resume": folder}`; one that was not over can be resumed later."""
         super().reset(seed=seed)
         self.close()
         if unknown := set(options or {}) - {"resume"}:
             raise UsageError(f"reset has no option {', '.join(sorted(unknown))}; there is: resume")
         if options and "resume" in options:
-            opening = resumed(Path(options["resume"]), say, setup=self.setup)
+            opening = reopen_session(Path(options["resume"]), print_progress, setup=self.setup)
         else:
             seed = int(self.np_random.integers(2**31)) if seed is None else seed
-            opening = session(self.setup, "gymnasium", self._place(), seed, self.limits)
-        self._session = self._held.enter_context(opening)
+            opening = open_session(self.setup, "gymnasium", self._new_run_folder(), seed, self.limits)
+        self._session = self._exit_stack.enter_context(opening)
         env = self._session.env
         steps = str(env.spec.limits.steps)
-        text = fill("gym", task=env.task.description.strip(), steps=steps, actions=offer(env.actions))
+        text = fill_prompt(
+            "gym", task=env.task.description.strip(), steps=steps, actions=format_actions(env.actions)
+        )
         if env.steps:
             text = f"{text}\n\nThe last observation:\n{env.steps[-1].observation}"
-        return self._shown(text), self._info(text)
+        return self._encode_observation(text), self._build_info(text)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """One action; `terminated` is a submission, `truncated` a limit, and only then there is a reward."""
@@ -81,28 +85,34 @@ class ResearchEnv(gymnasium.Env[str, str]):
         text, env = "The run is over.", self._session.env
         try:
             with suppress(RunOver):  # the clock may have run out meanwhile
-                text = self._session.step(read_action(action, env)).observation
+                text = self._session.step(parse_action(action, env)).observation
         except Fault:
             self._session.finish()
             raise
-        info, submitted = self._info(text), env.ending == "submitted"
+        info, submitted = self._build_info(text), env.ending == "submitted"
         if not self._session.done:
-            return self._shown(text), 0.0, False, False, info
+            return self._encode_observation(text), 0.0, False, False, info
         result = self._session.finish()
         if result.ending == "fault":
             raise Fault(result.note)
-        return self._shown(text), result.improvement or 0.0, submitted, not submitted, info | _outcome(result)
+        return (
+            self._encode_observation(text),
+            result.improvement or 0.0,
+            submitted,
+            not submitted,
+            info | _outcome_info(result),
+        )
 
     def close(self) -> None:
         """Leave the run; if it is not over, nothing is graded, and it can be resumed."""
         if self._session and not self._session.result:
-            self._session.leave()
-        self._held.close()
+            self._session.suspend()
+        self._exit_stack.close()
         self._session = None
 
-    def _place(self) -> Path:
+    def _new_run_folder(self) -> Path:
         if self.out is None:
-            return new_place(self.setup.task.name, "gymnasium")
+            return choose_run_folder(self.setup.task.name, "gymnasium")
         for number in count(1):
             place = self.out / f"episode-{number:04d}"
             with suppress(FileExistsError):  # environments of several processes may share a folder
@@ -110,12 +120,12 @@ class ResearchEnv(gymnasium.Env[str, str]):
                 break
         return place
 
-    def _shown(self, text: str) -> str:
+    def _encode_observation(self, text: str) -> str:
         """The text as the space has it: other characters as escapes, and the middle of a very long one left out."""
         escaped = "".join(c if c in CHARACTERS else c.encode("unicode_escape").decode() for c in text)
-        return cut(escaped, LONGEST - 100)
+        return truncate_middle(escaped, MAX_TEXT_CHARS - 100)
 
-    def _info(self, text: str) -> dict[str, Any]:
+    def _build_info(self, text: str) -> dict[str, Any]:
         assert self._session
         env, steps = self._session.env, self._session.env.steps
         return {
@@ -128,26 +138,26 @@ class ResearchEnv(gymnasium.Env[str, str]):
         }
 
 
-def _outcome(result: Result) -> dict[str, Any]:
+def _outcome_info(result: Result) -> dict[str, Any]:
     told = {"score", "baseline", "improvement", "improved", "p_value", "success", "valid", "ending", "note"}
     return result.model_dump(include=told)
 
 
-def read_action(text: str, env: Environment) -> Call:
+def parse_action(text: str, env: Environment) -> Call:
     """The call that an action means; what means none is a step all the same, and fails."""
-    if len(text) > LONGEST:
-        return mistake(text)
+    if len(text) > MAX_TEXT_CHARS:
+        return unreadable_reply_call(text)
     try:
         return Call.model_validate(json.loads(text))
     except (ValueError, RecursionError):
         pass
     try:
-        return read_reply(text, env.actions)[0]
-    except Misread:
-        return mistake(text)
+        return parse_reply(text, env.actions)[0]
+    except UnreadableReply:
+        return unreadable_reply_call(text)
 
 
-def register() -> None:
+def register_tasks() -> None:
     """Make the tasks of the suite known, and mlagentbench/task-v0 for any folder: make(..., task=FOLDER)."""
     place = f"{__name__}:{ResearchEnv.__name__}"
     gymnasium.register("mlagentbench/task-v0", place, nondeterministic=True)
@@ -155,4 +165,4 @@ def register() -> None:
         gymnasium.register(f"mlagentbench/{name}-v0", place, nondeterministic=True, kwargs={"task": name})
 
 
-register()
+register_tasks()

@@ -5,15 +5,21 @@ from collections.abc import Mapping
 from pydantic import PositiveInt
 
 from mlagentbench.agents.base import Agent
-from mlagentbench.dialogue import cut, decide, messages, situation, told
-from mlagentbench.environment import Environment
+from mlagentbench.environment.dialogue import (
+    choose_next_call,
+    describe_progress,
+    render_step,
+    system_and_user_messages,
+    truncate_middle,
+)
+from mlagentbench.environment.environment import Environment
 from mlagentbench.errors import PromptTooLong
-from mlagentbench.language.objects import Unreadable, read_object
-from mlagentbench.language.prompts import fill, offer
-from mlagentbench.language.replies import Doable, Misread, arguments, named
+from mlagentbench.language.lenient_json import UnreadableObject, parse_object
+from mlagentbench.language.prompts import fill_prompt, format_actions
+from mlagentbench.language.replies import ActionInterface, UnreadableReply, match_action, parse_arguments
 from mlagentbench.records import Call, Message
 
-SUMMARY, STEP = 4_000, 10_000  # characters
+MAX_SUMMARY_CHARS, MAX_STEP_CHARS = 4_000, 10_000  # characters
 
 
 class Autogpt(Agent):
@@ -29,42 +35,61 @@ class Autogpt(Agent):
     def run(self, env: Environment) -> None:
         """Command after command, each followed by a new summary."""
         limit = str(env.spec.limits.steps)
-        instructions = fill("autogpt", task=env.task.description, actions=offer(env.actions), steps=limit)
+        instructions = fill_prompt(
+            "autogpt", task=env.task.description, actions=format_actions(env.actions), steps=limit
+        )
 
         def show(room: int) -> list[Message]:
-            view = [told(step, room // self.window) for step in env.steps[-self.window :]]
-            return messages(instructions, situation(env, view, f"What you remember:\n{cut(self.summary, room)}"))
+            view = [render_step(step, room // self.window) for step in env.steps[-self.window :]]
+            return system_and_user_messages(
+                instructions,
+                describe_progress(env, view, f"What you remember:\n{truncate_middle(self.summary, room)}"),
+            )
 
         while not env.done:
-            call, _ = decide(env, show, read=lambda said: (read_command(said, env.actions), {}))
+            call, _ = choose_next_call(env, show, parse=lambda said: (read_command(said, env.actions), {}))
             env.step(call)
             if not env.done:
-                self._remember(env)
+                self._update_summary(env)
 
-    def _remember(self, env: Environment) -> None:
-        text = fill("autogpt_summary", summary=self.summary, step=told(env.steps[-1], STEP))
+    def _update_summary(self, env: Environment) -> None:
+        text = fill_prompt(
+            "autogpt_summary", summary=self.summary, step=render_step(env.steps[-1], MAX_STEP_CHARS)
+        )
         try:
-            self.summary = cut(env.ask([Message(role="user", text=text)], "fast").text, SUMMARY)
+            self.summary = truncate_middle(
+                env.ask([Message(role="user", text=text)], "fast").text, MAX_SUMMARY_CHARS
+            )
         except PromptTooLong:
-            self.summary = cut(f"{self.summary}\n{told(env.steps[-1], SUMMARY // 4)}", SUMMARY)
+            self.summary = truncate_middle(
+                f"{self.summary}\n{render_step(env.steps[-1], MAX_SUMMARY_CHARS // 4)}", MAX_SUMMARY_CHARS
+            )
 
 
-def read_command(said: str, actions: Mapping[str, Doable]) -> Call:
+def read_command(said: str, actions: Mapping[str, ActionInterface]) -> Call:
     """The command that a reply asks for, and the thoughts before it."""
     try:
-        reply = read_object(said, ("thoughts", "text", "reasoning", "plan", "criticism", "command", "name", "args"))
-    except Unreadable as error:
-        raise Misread(fill("autogpt_form", problem=f"The reply cannot be read: {error}.")) from error
+        reply = parse_object(
+            said, ("thoughts", "text", "reasoning", "plan", "criticism", "command", "name", "args")
+        )
+    except UnreadableObject as error:
+        raise UnreadableReply(
+            fill_prompt("autogpt_form", problem=f"The reply cannot be read: {error}.")
+        ) from error
     command = reply.get("command")
     if not isinstance(command, dict):
-        raise Misread(fill("autogpt_form", problem="The reply has no command."))
-    action = named(str(command.get("name", "")), actions)
+        raise UnreadableReply(fill_prompt("autogpt_form", problem="The reply has no command."))
+    action = match_action(str(command.get("name", "")), actions)
     if action is None:
         known = f"There is no command {str(command.get('name'))[:100]!r}. There are: {', '.join(actions)}."
-        raise Misread(fill("autogpt_form", problem=known))
+        raise UnreadableReply(fill_prompt("autogpt_form", problem=known))
     thoughts = reply.get("thoughts")
-    thought = "\n".join(f"{name}: {text}" for name, text in thoughts.items()) if isinstance(thoughts, dict) else ""
+    thought = (
+        "\n".join(f"{name}: {text}" for name, text in thoughts.items()) if isinstance(thoughts, dict) else ""
+    )
     args = command.get("args", {})
     return Call(
-        action=action.name, args=args if isinstance(args, dict) else arguments(str(args), action), thought=thought
+        action=action.name,
+        args=args if isinstance(args, dict) else parse_arguments(str(args), action),
+        thought=thought,
     )

@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from mlagentbench import discovery
-from mlagentbench.environment import Environment
+from mlagentbench.environment.environment import Environment
 from mlagentbench.errors import UsageError
 from mlagentbench.models.base import Model
 from mlagentbench.records import Role
@@ -25,16 +25,16 @@ class Agent(ABC):
     them from `self.random`, and reads the time from `env.steps`: then a resumed run repeats itself by itself.
     """
 
-    contestant = True  # False for those that see more than a contestant may
+    ranked = True  # False for those that see more than a contestant may
     interactive = False
     needs_model = False
-    begins_again = False  # whether a resumed run must do its steps again, with the recorded replies
+    restarts_on_resume = False  # whether a resumed run must do its steps again, with the recorded replies
     models: Mapping[Role, Model] = {}  # what `env.ask` asks
 
     def __init__(self, seed: int = 0) -> None:
         self.random = Random(seed)
 
-    def require(self, sandbox: str) -> None:  # noqa: B027 - most work in any
+    def check_sandbox(self, sandbox: str) -> None:  # noqa: B027 - most work in any
         """Refuse a sandbox in which it cannot do what it was told, before a run begins."""
 
     def prepare(self) -> None:  # noqa: B027 - most need nothing
@@ -45,38 +45,49 @@ class Agent(ABC):
         """Work until `env.done`."""
 
 
-def load(name: str) -> type[Agent]:
+def load_agent_class(name: str) -> type[Agent]:
     """An agent by its name, or from a file."""
     if name.endswith(".py"):
-        return discovery.only_subclass(discovery.module_at(Path(name)), Agent)  # type: ignore[type-abstract]
-    if name not in discovery.names("agents"):
-        known = ", ".join(discovery.names("agents"))
+        return discovery.find_single_subclass(discovery.load_module_from_file(Path(name)), Agent)  # type: ignore[type-abstract]
+    if name not in discovery.plugin_names("agents"):
+        known = ", ".join(discovery.plugin_names("agents"))
         raise UsageError(f"no agent {name!r}; there are: {known}; or give a file: --agent PATH.py")
-    return discovery.only_subclass(discovery.plugin("agents", name), Agent)  # type: ignore[type-abstract]
+    return discovery.find_single_subclass(discovery.load_plugin("agents", name), Agent)  # type: ignore[type-abstract]
 
 
-def make(
-    kind: type[Agent], seed: int, options: Mapping[str, Any] = MappingProxyType({}), sandbox: str = "bwrap"
+def instantiate_agent(
+    agent_class: type[Agent],
+    seed: int,
+    options: Mapping[str, Any] = MappingProxyType({}),
+    sandbox: str = "bwrap",
 ) -> Agent:
     """An agent ready to run, with what it may be told besides its seed."""
-    known = dict(list(inspect.signature(kind.__init__).parameters.items())[2:])
+    known = dict(list(inspect.signature(agent_class.__init__).parameters.items())[2:])
     for name, value in options.items():
         if name not in known:
-            raise UsageError(f"the agent {kind.__name__} has no option {name!r}; it has: {', '.join(known) or 'none'}")
-        if (default := known[name].default) not in (None, Parameter.empty) and type(value) is not type(default):
-            raise UsageError(f"the option {name} of {kind.__name__} is a {type(default).__name__}, unlike {value!r}")
-    _check(kind, options)
+            raise UsageError(
+                f"the agent {agent_class.__name__} has no option {name!r}; it has: {', '.join(known) or 'none'}"
+            )
+        if (default := known[name].default) not in (None, Parameter.empty) and type(value) is not type(
+            default
+        ):
+            raise UsageError(
+                f"the option {name} of {agent_class.__name__} is a {type(default).__name__}, unlike {value!r}"
+            )
+    _check_option_types(agent_class, options)
     try:
-        agent = kind(seed, **options)
-        agent.require(sandbox)
+        agent = agent_class(seed, **options)
+        agent.check_sandbox(sandbox)
         return agent
     except UsageError:
         raise
     except Exception as error:
-        raise UsageError(f"the agent {kind.__name__} cannot be made: {type(error).__name__}: {error}") from error
+        raise UsageError(
+            f"the agent {agent_class.__name__} cannot be made: {type(error).__name__}: {error}"
+        ) from error
 
 
-def _check(kind: type[Agent], options: Mapping[str, Any]) -> None:
+def _check_option_types(kind: type[Agent], options: Mapping[str, Any]) -> None:
     """Hold options to their annotations, as far as these can be understood: they are anybody's code."""
     try:
         hints = get_type_hints(kind.__init__, include_extras=True)
@@ -88,4 +99,6 @@ def _check(kind: type[Agent], options: Mapping[str, Any]) -> None:
             adapter.validate_python(options[name], strict=True)
         except ValidationError as error:
             why = error.errors()[0]["msg"].removeprefix("Input ")
-            raise UsageError(f"the option {name} of {kind.__name__} {why}, unlike {options[name]!r}") from error
+            raise UsageError(
+                f"the option {name} of {kind.__name__} {why}, unlike {options[name]!r}"
+            ) from error

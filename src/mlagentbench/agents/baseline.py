@@ -1,7 +1,7 @@
 """Baseline: executes the starter's train.py and submits. What every improvement is measured from."""
 
 from mlagentbench.agents.base import Agent
-from mlagentbench.environment import Environment
+from mlagentbench.environment.environment import Environment
 from mlagentbench.records import Call
 
 

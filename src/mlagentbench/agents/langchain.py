@@ -5,11 +5,11 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from mlagentbench.agents.base import Agent
-from mlagentbench.agents.tools import Exchange, recent, tool_name
-from mlagentbench.dialogue import LEAST, ROOM
-from mlagentbench.environment import Environment
+from mlagentbench.agents.tools import Exchange, keep_recent_exchanges, tool_name
+from mlagentbench.environment.dialogue import MAX_HISTORY_CHARS, MIN_HISTORY_CHARS
+from mlagentbench.environment.environment import Environment
 from mlagentbench.errors import PromptTooLong, UsageError
-from mlagentbench.language.prompts import fill
+from mlagentbench.language.prompts import fill_prompt
 from mlagentbench.records import Call, Message, Reply, Tool, ToolCall
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, BaseMessage
     from langchain_core.tools import BaseTool
 
-LONGEST = 100_000  # turns of LangChain's own loop: our limits end a run long before
+MAX_LANGCHAIN_TURNS = 100_000  # turns of LangChain's own loop: our limits end a run long before
 
 
 class Langchain(Agent):
@@ -35,15 +35,19 @@ class Langchain(Agent):
         from langchain.agents import create_agent
         from langchain_core.messages import HumanMessage
 
-        system = fill("tools", task=env.task.description, steps=str(env.spec.limits.steps))
-        agent: Any = create_agent(chat_model(env), [tool(env, name) for name in env.actions], system_prompt=system)
-        talk: list[Any] = [HumanMessage(fill("tools_begin"))]
+        system = fill_prompt("tools", task=env.task.description, steps=str(env.spec.limits.steps))
+        agent: Any = create_agent(
+            to_langchain_model(env),
+            [to_langchain_tool(env, name) for name in env.actions],
+            system_prompt=system,
+        )
+        talk: list[Any] = [HumanMessage(fill_prompt("tools_begin"))]
         while not env.done:
-            talk = agent.invoke({"messages": talk}, {"recursion_limit": LONGEST})["messages"]
-            talk.append(HumanMessage(fill("tools_nudge")))
+            talk = agent.invoke({"messages": talk}, {"recursion_limit": MAX_LANGCHAIN_TURNS})["messages"]
+            talk.append(HumanMessage(fill_prompt("tools_nudge")))
 
 
-def tool(env: Environment, name: str) -> "BaseTool":
+def to_langchain_tool(env: Environment, name: str) -> "BaseTool":
     """An action as LangChain's agent calls it."""
     from langchain_core.tools import StructuredTool
 
@@ -57,7 +61,7 @@ def tool(env: Environment, name: str) -> "BaseTool":
     )
 
 
-def chat_model(env: Environment) -> "BaseChatModel":
+def to_langchain_model(env: Environment) -> "BaseChatModel":
     """Our model as LangChain asks it: every question goes through the environment, with its record and its budget."""
     from langchain_core.language_models import BaseChatModel
     from langchain_core.outputs import ChatGeneration, ChatResult
@@ -73,13 +77,17 @@ def chat_model(env: Environment) -> "BaseChatModel":
             self, messages: list[Any], stop: Any = None, run_manager: Any = None, **kwargs: Any
         ) -> ChatResult:
             offered = [Tool(**each) for each in kwargs.get("tools", ())]
-            reply = ask(env, [ours(message) for message in messages], stop or (), offered)
-            return ChatResult(generations=[ChatGeneration(message=theirs(reply))])
+            reply = ask_with_truncation(
+                env, [from_langchain_message(message) for message in messages], stop or (), offered
+            )
+            return ChatResult(generations=[ChatGeneration(message=to_langchain_message(reply))])
 
     return Asked()
 
 
-def ask(env: Environment, talk: list[Message], stop: Sequence[str], tools: Sequence[Tool]) -> Reply:
+def ask_with_truncation(
+    env: Environment, talk: list[Message], stop: Sequence[str], tools: Sequence[Tool]
+) -> Reply:
     """The reply to as much of the talk as the model can take."""
     begin = next((place for place, message in enumerate(talk) if message.role == "assistant"), len(talk))
     exchanges: list[Exchange] = []
@@ -87,17 +95,17 @@ def ask(env: Environment, talk: list[Message], stop: Sequence[str], tools: Seque
         if message.role == "assistant":
             exchanges.append([])
         exchanges[-1].append(message)
-    room = ROOM
+    room = MAX_HISTORY_CHARS
     while True:
         try:
-            return env.ask([*talk[:begin], *recent(exchanges, room)], stop=stop, tools=tools)
+            return env.ask([*talk[:begin], *keep_recent_exchanges(exchanges, room)], stop=stop, tools=tools)
         except PromptTooLong:
             room //= 2
-            if room < LEAST:
+            if room < MIN_HISTORY_CHARS:
                 raise
 
 
-def ours(message: "BaseMessage") -> Message:
+def from_langchain_message(message: "BaseMessage") -> Message:
     """A message of LangChain's in our form."""
     import json
 
@@ -106,20 +114,22 @@ def ours(message: "BaseMessage") -> Message:
         ToolCall(id=call["id"] or "", name=call["name"], arguments=json.dumps(call["args"]))
         for call in getattr(message, "tool_calls", ())
     ]
-    return Message(role=role, text=str(message.text), calls=tuple(calls), answers=getattr(message, "tool_call_id", ""))
+    return Message(
+        role=role, text=str(message.text), calls=tuple(calls), answers=getattr(message, "tool_call_id", "")
+    )
 
 
-def theirs(reply: Reply) -> "AIMessage":
+def to_langchain_message(reply: Reply) -> "AIMessage":
     """A reply of ours in LangChain's form."""
     from langchain_core.messages import AIMessage
 
-    from mlagentbench.language.objects import Unreadable, read_object
+    from mlagentbench.language.lenient_json import UnreadableObject, parse_object
 
     calls = []
     for call in reply.calls[:1]:  # its own would be done at the same time, in threads
         try:
-            args = read_object(call.arguments) if call.arguments.strip() else {}
-        except Unreadable:
+            args = parse_object(call.arguments) if call.arguments.strip() else {}
+        except UnreadableObject:
             args = {"arguments": call.arguments}
         calls.append({"name": call.name, "args": args, "id": call.id, "type": "tool_call"})
     return AIMessage(content=reply.text, tool_calls=calls)

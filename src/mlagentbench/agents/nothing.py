@@ -1,7 +1,7 @@
 """Nothing: submits the starter as it was given. The floor."""
 
 from mlagentbench.agents.base import Agent
-from mlagentbench.environment import Environment
+from mlagentbench.environment.environment import Environment
 from mlagentbench.records import Call
 
 

@@ -7,4 +7,4 @@ class React(Act):
     """Says what it thinks before each action; the last few steps are in view."""
 
     prompt = "react"
-    entries = ("Thought",)
+    reply_fields = ("Thought",)

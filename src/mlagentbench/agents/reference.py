@@ -1,14 +1,14 @@
 """Reference: hands in the task's own solution. Proof that the task can be won, and no contestant."""
 
 from mlagentbench.agents.base import Agent
-from mlagentbench.environment import Environment
+from mlagentbench.environment.environment import Environment
 from mlagentbench.records import Call
 
 
 class Reference(Agent):
     """Lays reference/ over the starter, runs it and submits."""
 
-    contestant = False
+    ranked = False
 
     def run(self, env: Environment) -> None:
         """One step for each file, then as the baseline."""

@@ -3,16 +3,22 @@
 from pydantic import PositiveInt
 
 from mlagentbench.agents.base import Agent
-from mlagentbench.dialogue import cut, decide, messages, situation, told
-from mlagentbench.environment import Environment
+from mlagentbench.environment.dialogue import (
+    choose_next_call,
+    describe_progress,
+    render_step,
+    system_and_user_messages,
+    truncate_middle,
+)
+from mlagentbench.environment.environment import Environment
 from mlagentbench.errors import PromptTooLong
-from mlagentbench.language.prompts import fill, offer
+from mlagentbench.language.prompts import fill_prompt, format_actions
 from mlagentbench.records import Message, Role, Step
 
-PLAN = "Research Plan and Status"
-ENTRIES = ("Reflection", PLAN, "Fact Check", "Thought")
-LONG = 5_000  # characters of an observation; a longer one is summarised
-MOST = 20_000  # characters of it, or of a step, that a model is shown to make a summary
+PLAN_FIELD = "Research Plan and Status"
+REPLY_FIELDS = ("Reflection", PLAN_FIELD, "Fact Check", "Thought")
+MAX_OBSERVATION_CHARS = 5_000  # characters of an observation; a longer one is summarised
+MAX_SUMMARY_INPUT_CHARS = 20_000  # characters of it, or of a step, that a model is shown to make a summary
 
 
 class Research(Agent):
@@ -23,54 +29,85 @@ class Research(Agent):
     def __init__(self, seed: int = 0, memory: bool = False, window: PositiveInt = 3) -> None:
         super().__init__(seed)
         self.memory, self.window = memory, window
-        self.plan = self.recalled = ""
-        self.said: dict[int, str] = {}  # by step: the entries of the reply, and what was seen
-        self.seen: dict[int, str] = {}
+        self.plan = self.retrieved_notes = ""
+        self.reply_fields_by_step: dict[int, str] = {}  # by step: the entries of the reply, and what was seen
+        self.summaries_by_step: dict[int, str] = {}
 
     def run(self, env: Environment) -> None:
         """Decide, act, take note, until it is over."""
         limit = str(env.spec.limits.steps)
-        instructions = fill("research", task=env.task.description, actions=offer(env.actions), steps=limit)
+        instructions = fill_prompt(
+            "research", task=env.task.description, actions=format_actions(env.actions), steps=limit
+        )
 
         def show(room: int) -> list[Message]:
-            steps = self._in_view(env)
+            steps = self._visible_steps(env)
             view = [
-                told(s, room // self.window, self.seen.get(s.number, ""), self.said.get(s.number, "")) for s in steps
+                render_step(
+                    s,
+                    room // self.window,
+                    self.summaries_by_step.get(s.number, ""),
+                    self.reply_fields_by_step.get(s.number, ""),
+                )
+                for s in steps
             ]
-            return messages(instructions, situation(env, view, self._memory(room)))
+            return system_and_user_messages(
+                instructions, describe_progress(env, view, self._format_memory(room))
+            )
 
         while not env.done:
-            call, entries = decide(env, show, ENTRIES)
-            self.plan = entries.get(PLAN, self.plan)
+            call, entries = choose_next_call(env, show, REPLY_FIELDS)
+            self.plan = entries.get(PLAN_FIELD, self.plan)
             number = len(env.steps) + 1
-            self.said[number] = "\n".join(f"{name}: {entries[name]}" for name in ENTRIES if name in entries)
+            self.reply_fields_by_step[number] = "\n".join(
+                f"{name}: {entries[name]}" for name in REPLY_FIELDS if name in entries
+            )
             env.step(call)
-            self._note(env, env.steps[-1])
+            self._record_step(env, env.steps[-1])
 
-    def _in_view(self, env: Environment) -> list[Step]:
+    def _visible_steps(self, env: Environment) -> list[Step]:
         """The last steps; those that were only a mistake in form are gone once a good one followed."""
         good = [step for step in env.steps if step.call.action in env.actions or step is env.steps[-1]]
         return good[-self.window :]
 
-    def _memory(self, room: int) -> str:
-        parts = [f"{PLAN}, as you left it:\n{cut(self.plan, room // 2)}"] if self.plan else []
-        parts += [f"From your research log:\n{cut(self.recalled, room // 2)}"] if self.recalled else []
+    def _format_memory(self, room: int) -> str:
+        parts = (
+            [f"{PLAN_FIELD}, as you left it:\n{truncate_middle(self.plan, room // 2)}"] if self.plan else []
+        )
+        parts += (
+            [f"From your research log:\n{truncate_middle(self.retrieved_notes, room // 2)}"]
+            if self.retrieved_notes
+            else []
+        )
         return "\n\n".join(parts)
 
-    def _note(self, env: Environment, step: Step) -> None:
+    def _record_step(self, env: Environment, step: Step) -> None:
         """Shorten what is long; with memory, write the step into the log and look up what is out of view."""
-        if len(step.observation) > LONG:
-            call = told(step, LONG, observation="(see below)")
-            text = fill("summarise_observation", call=call, observation=cut(step.observation, MOST))
-            self.seen[step.number] = self._ask(env, text, "fast") or cut(step.observation, LONG)
+        if len(step.observation) > MAX_OBSERVATION_CHARS:
+            call = render_step(step, MAX_OBSERVATION_CHARS, observation="(see below)")
+            text = fill_prompt(
+                "summarise_observation",
+                call=call,
+                observation=truncate_middle(step.observation, MAX_SUMMARY_INPUT_CHARS),
+            )
+            self.summaries_by_step[step.number] = self._ask(env, text, "fast") or truncate_middle(
+                step.observation, MAX_OBSERVATION_CHARS
+            )
         if not self.memory or env.done:
             return
-        story = told(step, MOST, self.seen.get(step.number, ""), self.said[step.number])
-        summary = self._ask(env, fill("log_step", step=story), "fast")
-        env.world.log.append(f"Step {step.number}: {summary or cut(story, LONG)}")
+        story = render_step(
+            step,
+            MAX_SUMMARY_INPUT_CHARS,
+            self.summaries_by_step.get(step.number, ""),
+            self.reply_fields_by_step[step.number],
+        )
+        summary = self._ask(env, fill_prompt("log_step", step=story), "fast")
+        env.context.research_notes.append(
+            f"Step {step.number}: {summary or truncate_middle(story, MAX_OBSERVATION_CHARS)}"
+        )
         if len(env.steps) > self.window:
-            text = fill("retrieve", log=env.world.research_log(), plan=self.plan or "none yet")
-            self.recalled = self._ask(env, text, "fast")
+            text = fill_prompt("retrieve", log=env.context.research_log_text(), plan=self.plan or "none yet")
+            self.retrieved_notes = self._ask(env, text, "fast")
 
     def _ask(self, env: Environment, text: str, role: Role) -> str:
         try:

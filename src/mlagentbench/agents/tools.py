@@ -5,11 +5,17 @@ from collections.abc import Sequence
 from pydantic import PositiveInt
 
 from mlagentbench.agents.base import Agent
-from mlagentbench.dialogue import LEAST, ROOM, TRIES, cut, mistake
-from mlagentbench.environment import Environment
+from mlagentbench.environment.dialogue import (
+    MAX_HISTORY_CHARS,
+    MAX_REPLY_ATTEMPTS,
+    MIN_HISTORY_CHARS,
+    truncate_middle,
+    unreadable_reply_call,
+)
+from mlagentbench.environment.environment import Environment
 from mlagentbench.errors import PromptTooLong
-from mlagentbench.language.objects import Unreadable, read_object
-from mlagentbench.language.prompts import fill
+from mlagentbench.language.lenient_json import UnreadableObject, parse_object
+from mlagentbench.language.prompts import fill_prompt
 from mlagentbench.records import Call, Message, Reply, Tool, ToolCall
 
 Exchange = list[Message]  # what the model said, and the answers of the tools that it called
@@ -23,14 +29,14 @@ class Tools(Agent):
     def __init__(self, seed: int = 0, window: PositiveInt = 30) -> None:
         super().__init__(seed)
         self.window = window
-        self.talk: list[Exchange] = []
-        self.room = ROOM
+        self.exchanges: list[Exchange] = []
+        self.max_chars = MAX_HISTORY_CHARS
 
     def run(self, env: Environment) -> None:
         """Ask, do what is called for, answer, until it is over."""
-        system = fill("tools", task=env.task.description, steps=str(env.spec.limits.steps))
-        opening = [Message(role="system", text=system), Message(role="user", text=fill("tools_begin"))]
-        tools = offered(env)
+        system = fill_prompt("tools", task=env.task.description, steps=str(env.spec.limits.steps))
+        opening = [Message(role="system", text=system), Message(role="user", text=fill_prompt("tools_begin"))]
+        tools = build_tools(env)
         idle = 0
         while not env.done:
             reply = self._ask(env, opening, tools)
@@ -38,27 +44,30 @@ class Tools(Agent):
             for call in reply.calls:
                 if env.done:
                     return
-                seen = env.step(meant(call, reply.text, env))
+                seen = env.step(to_call(call, reply.text, env))
                 exchange.append(Message(role="tool", text=seen, answers=call.id))
             idle = 0 if reply.calls else idle + 1
             if not reply.calls:
-                exchange.append(Message(role="user", text=fill("tools_nudge")))
-            if idle == TRIES:
+                exchange.append(Message(role="user", text=fill_prompt("tools_nudge")))
+            if idle == MAX_REPLY_ATTEMPTS:
                 idle = 0
-                env.step(mistake(reply.text))
-            self.talk.append(exchange)
+                env.step(unreadable_reply_call(reply.text))
+            self.exchanges.append(exchange)
 
     def _ask(self, env: Environment, opening: list[Message], tools: Sequence[Tool]) -> Reply:
         while True:
             try:
-                return env.ask([*opening, *recent(self.talk[-self.window :], self.room)], tools=tools)
+                return env.ask(
+                    [*opening, *keep_recent_exchanges(self.exchanges[-self.window :], self.max_chars)],
+                    tools=tools,
+                )
             except PromptTooLong:
-                self.room //= 2
-                if self.room < LEAST:
+                self.max_chars //= 2
+                if self.max_chars < MIN_HISTORY_CHARS:
                     raise
 
 
-def offered(env: Environment) -> list[Tool]:
+def build_tools(env: Environment) -> list[Tool]:
     """The actions as tools."""
     return [
         Tool(name=tool_name(action.name), description=action.description, parameters=action.schema)
@@ -71,22 +80,24 @@ def tool_name(action: str) -> str:
     return action.lower().replace(" ", "_").replace("(", "").replace(")", "")
 
 
-def meant(call: ToolCall, thought: str, env: Environment) -> Call:
+def to_call(call: ToolCall, thought: str, env: Environment) -> Call:
     """The action behind a tool call; what cannot be read is left for the environment to complain about."""
     action = next((name for name in env.actions if tool_name(name) == call.name), call.name)
     try:
-        args = read_object(call.arguments) if call.arguments.strip() else {}
-    except Unreadable:
+        args = parse_object(call.arguments) if call.arguments.strip() else {}
+    except UnreadableObject:
         args = {"arguments": call.arguments}
     return Call(action=action, args=args, thought=thought)
 
 
-def recent(talk: Sequence[Exchange], room: int) -> list[Message]:
+def keep_recent_exchanges(talk: Sequence[Exchange], room: int) -> list[Message]:
     """The last exchanges that fit, each whole, since a call and its answer belong together; long answers are cut."""
     kept: list[Message] = []
     for exchange in reversed(talk):
-        short = [message.but(text=cut(message.text, room // 4)) for message in exchange]
-        room -= sum(len(message.text) + sum(len(call.arguments) for call in message.calls) for message in short)
+        short = [message.replace(text=truncate_middle(message.text, room // 4)) for message in exchange]
+        room -= sum(
+            len(message.text) + sum(len(call.arguments) for call in message.calls) for message in short
+        )
         if room < 0 and kept:
             break
         kept = [*short, *kept]

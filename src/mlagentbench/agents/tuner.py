@@ -12,24 +12,27 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from mlagentbench.agents.base import Agent
-from mlagentbench.environment import Environment
+from mlagentbench.environment.environment import Environment
 from mlagentbench.records import Call
 
 SCRIPT = "train.py"
-FIGURE = re.compile(r"^validation [^:\n]*: *(\S+)", re.IGNORECASE | re.MULTILINE)
-REAL, WHOLE = (10.0, 0.1, 3.0, 1 / 3), (2.0, 0.5)  # by what numbers of either kind are multiplied
-WORTH = 0.001  # of the figure: a smaller gain is not followed
-TRIAL, KEPT_BACK = 2, 3  # steps for a trial, and for making the best again and submitting it
+VALIDATION_LINE = re.compile(r"^validation [^:\n]*: *(\S+)", re.IGNORECASE | re.MULTILINE)
+FLOAT_FACTORS, INT_FACTORS = (
+    (10.0, 0.1, 3.0, 1 / 3),
+    (2.0, 0.5),
+)  # by what numbers of either kind are multiplied
+MIN_RELATIVE_GAIN = 0.001  # of the figure: a smaller gain is not followed
+STEPS_PER_TRIAL, RESERVED_STEPS = 2, 3  # steps for a trial, and for making the best again and submitting it
 
 
 @dataclass(frozen=True)
-class Knob:
+class Hyperparameter:
     """A number in the script that has a name."""
 
     name: str
     occurrence: int
     value: float
-    whole: bool
+    is_int: bool
 
 
 class Tuner(Agent):
@@ -41,29 +44,31 @@ class Tuner(Agent):
         self.best_source = self.latest = env.step(Call(action="Read File", args={"file_name": SCRIPT}))
         self.tried = {self.best_source}
         self.best, self.slowest = self._measure("measure the starter")
-        while sum(self._turn(knob) for knob in knobs(self.best_source)):
+        while sum(self._tune(knob) for knob in find_hyperparameters(self.best_source)):
             pass
         if self.latest != self.best_source:
             self._write(self.best_source, "back to the best")
             self._measure("make its submission again")
         if not env.done:
-            env.step(Call(action="Final Answer", args={"final_answer": f"best validation figure: {self.best:g}"}))
+            env.step(
+                Call(action="Final Answer", args={"final_answer": f"best validation figure: {self.best:g}"})
+            )
 
-    def _turn(self, knob: Knob) -> bool:
+    def _tune(self, knob: Hyperparameter) -> bool:
         """Try one knob both ways, and go on in the way that helps."""
-        for factor in WHOLE if knob.whole else REAL:
+        for factor in INT_FACTORS if knob.is_int else FLOAT_FACTORS:
             value, helped = knob.value, False
-            while self._may_go_on():
-                changed = round(value * factor) if knob.whole else value * factor
-                if changed in (0, value) or not self._try(knob, value, changed):
+            while self._has_budget_for_trial():
+                changed = round(value * factor) if knob.is_int else value * factor
+                if changed in (0, value) or not self._try_value(knob, value, changed):
                     break
                 value, helped = changed, True
             if helped:
                 return True
         return False
 
-    def _try(self, knob: Knob, old: float, new: float) -> bool:
-        source = turned(self.best_source, knob, new)
+    def _try_value(self, knob: Hyperparameter, old: float, new: float) -> bool:
+        source = set_hyperparameter(self.best_source, knob, new)
         if source in self.tried:
             return False
         self.tried.add(source)
@@ -80,12 +85,14 @@ class Tuner(Agent):
         if self.env.done:
             return math.nan, 0.0
         observation = self.env.step(Call(action="Execute Script", args={"script_name": SCRIPT}, thought=why))
-        return figure(observation), self.env.steps[-1].seconds
+        return parse_validation_score(observation), self.env.steps[-1].seconds
 
     def _write(self, source: str, why: str) -> None:
         self.latest = source
         if not self.env.done:
-            self.env.step(Call(action="Write File", args={"file_name": SCRIPT, "content": source}, thought=why))
+            self.env.step(
+                Call(action="Write File", args={"file_name": SCRIPT, "content": source}, thought=why)
+            )
 
     def _is_better(self, found: float) -> bool:
         if not math.isfinite(found):
@@ -93,38 +100,40 @@ class Tuner(Agent):
         if not math.isfinite(self.best):
             return True
         gain = found - self.best if self.env.task.config.better == "higher" else self.best - found
-        return gain > WORTH * abs(self.best)
+        return gain > MIN_RELATIVE_GAIN * abs(self.best)
 
-    def _may_go_on(self) -> bool:
+    def _has_budget_for_trial(self) -> bool:
         """Whether a trial, which may take three times the longest so far, and the submission still fit."""
         limits, taken = self.env.spec.limits, self.env.steps
-        left = limits.hours * 3600 - taken[-1].clock  # not the time of day: a resumed run must decide the same
-        return limits.steps - len(taken) >= TRIAL + KEPT_BACK and left > 4 * self.slowest + 1
+        left = (
+            limits.hours * 3600 - taken[-1].clock
+        )  # not the time of day: a resumed run must decide the same
+        return limits.steps - len(taken) >= STEPS_PER_TRIAL + RESERVED_STEPS and left > 4 * self.slowest + 1
 
 
-def figure(observation: str) -> float:
+def parse_validation_score(observation: str) -> float:
     """The validation figure that a script printed last; not a number if it is none."""
     try:
-        return float((FIGURE.findall(observation) or ["nan"])[-1])
+        return float((VALIDATION_LINE.findall(observation) or ["nan"])[-1])
     except ValueError:
         return math.nan
 
 
-def knobs(source: str) -> list[Knob]:
+def find_hyperparameters(source: str) -> list[Hyperparameter]:
     """The numbers to which the script gives a name: constants, and arguments by keyword."""
-    found: list[Knob] = []
+    found: list[Hyperparameter] = []
     for number in _numbers(source):
         before = [knob.name for knob in found].count(number.name)
-        found.append(Knob(number.name, before, number.value, isinstance(number.value, int)))
+        found.append(Hyperparameter(number.name, before, number.value, isinstance(number.value, int)))
     return [knob for knob in found if knob.value]
 
 
-def turned(source: str, knob: Knob, value: float) -> str:
+def set_hyperparameter(source: str, knob: Hyperparameter, value: float) -> str:
     """The script with one number changed, and all else as it was."""
     node = [number.node for number in _numbers(source) if number.name == knob.name][knob.occurrence]
     lines = source.encode().splitlines(keepends=True)
     line = lines[node.lineno - 1]
-    text = repr(int(value)) if knob.whole else repr(float(f"{value:.6g}"))
+    text = repr(int(value)) if knob.is_int else repr(float(f"{value:.6g}"))
     lines[node.lineno - 1] = line[: node.col_offset] + text.encode() + line[node.end_col_offset :]
     return b"".join(lines).decode()
 

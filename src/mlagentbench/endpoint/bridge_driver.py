@@ -13,7 +13,7 @@ import sys
 import threading
 
 
-def lead(source: socket.socket, target: socket.socket) -> None:
+def forward(source: socket.socket, target: socket.socket) -> None:
     """Whatever comes from one goes to the other, until there is no more."""
     try:
         with contextlib.suppress(OSError):
@@ -24,27 +24,27 @@ def lead(source: socket.socket, target: socket.socket) -> None:
             target.shutdown(socket.SHUT_WR)
 
 
-def join(client: socket.socket, path: str) -> None:
+def bridge_connection(client: socket.socket, path: str) -> None:
     """A connection of the program's, led both ways."""
     with client, socket.socket(socket.AF_UNIX) as server:
         server.connect(path)
-        back = threading.Thread(target=lead, args=(server, client), daemon=True)
+        back = threading.Thread(target=forward, args=(server, client), daemon=True)
         back.start()
-        lead(client, server)
+        forward(client, server)
         back.join()
 
 
-def listen(listener: socket.socket, path: str) -> None:
+def accept_connections(listener: socket.socket, path: str) -> None:
     """Every connection gets a thread."""
     while True:
         client, _ = listener.accept()
-        threading.Thread(target=join, args=(client, path), daemon=True).start()
+        threading.Thread(target=bridge_connection, args=(client, path), daemon=True).start()
 
 
 def main(path: str, port: str, *command: str) -> int:
     """The program's exit code; a program that cannot be started is one that failed."""
     listener = socket.create_server(("127.0.0.1", int(port)), backlog=64)
-    threading.Thread(target=listen, args=(listener, path), daemon=True).start()
+    threading.Thread(target=accept_connections, args=(listener, path), daemon=True).start()
     try:
         code = subprocess.call(command, stdin=subprocess.DEVNULL)
     except OSError as error:

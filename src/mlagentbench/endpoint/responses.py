@@ -8,14 +8,14 @@ from mlagentbench.endpoint.base import (
     Dialect,
     Event,
     Json,
-    Malformed,
-    fresh,
-    items,
-    limit,
-    merged,
-    pieces,
-    text_of,
-    tool,
+    MalformedRequest,
+    choose_token_limit,
+    content_text,
+    list_field,
+    merge_assistant_messages,
+    new_id,
+    parse_tool,
+    split_for_stream,
 )
 from mlagentbench.records import Message, Prompt, Reply, ToolCall
 
@@ -27,31 +27,35 @@ class Responses(Dialect):
 
     path = "/v1/responses"
 
-    def read(self, body: Json) -> Prompt:
+    def parse_request(self, body: Json) -> Prompt:
         """Instructions, then items: messages, calls of functions and their outputs."""
         talk = [Message(role="system", text=str(body["instructions"]))] if body.get("instructions") else []
         if isinstance(body.get("input"), str):
             talk.append(Message(role="user", text=body["input"]))
         else:
-            talk += [message for item in items(body, "input") for message in _messages(item)]
+            talk += [message for item in list_field(body, "input") for message in _parse_item(item)]
         if not any(message.role != "system" for message in talk):
-            raise Malformed("input is empty")
-        offered = [tool(each, "parameters") for each in items(body, "tools") if each.get("type") == "function"]
-        most = limit(body.get("max_output_tokens"))
-        return Prompt(messages=merged(talk), tools=tuple(offered), max_tokens=most)
+            raise MalformedRequest("input is empty")
+        offered = [
+            parse_tool(each, "parameters")
+            for each in list_field(body, "tools")
+            if each.get("type") == "function"
+        ]
+        most = choose_token_limit(body.get("max_output_tokens"))
+        return Prompt(messages=merge_assistant_messages(talk), tools=tuple(offered), max_tokens=most)
 
-    def write(self, reply: Reply) -> Json:
+    def response_body(self, reply: Reply) -> Json:
         """All its items, completed."""
-        return _response(reply, fresh("resp_"), "completed", _items(reply))
+        return _envelope(reply, new_id("resp_"), "completed", _output_items(reply))
 
-    def events(self, reply: Reply, body: Json) -> Iterator[Event]:
+    def stream_events(self, reply: Reply, body: Json) -> Iterator[Event]:
         """The response begun, its items one after another, and the whole of it."""
-        number, name, done = count(), fresh("resp_"), _items(reply)
+        number, name, done = count(), new_id("resp_"), _output_items(reply)
 
         def event(kind: str, **about: object) -> Event:
             return kind, {"type": kind, "sequence_number": next(number), **about}
 
-        begun = _response(reply, name, "in_progress", [])
+        begun = _envelope(reply, name, "in_progress", [])
         yield event("response.created", response=begun)
         yield event("response.in_progress", response=begun)
         for place, item in enumerate(done):
@@ -63,52 +67,56 @@ class Responses(Dialect):
                 where["content_index"] = 0
                 (part,) = item["content"]
                 yield event("response.content_part.added", part={**part, "text": ""}, **where)
-                for piece in pieces(part["text"]):
+                for piece in split_for_stream(part["text"]):
                     yield event("response.output_text.delta", delta=piece, logprobs=[], **where)
                 yield event("response.output_text.done", text=part["text"], logprobs=[], **where)
                 yield event("response.content_part.done", part=part, **where)
             else:
-                for piece in pieces(item["arguments"]):
+                for piece in split_for_stream(item["arguments"]):
                     yield event("response.function_call_arguments.delta", delta=piece, **where)
                 about = {"arguments": item["arguments"], "name": item["name"]}
                 yield event("response.function_call_arguments.done", **about, **where)
             yield event("response.output_item.done", output_index=place, item=item)
-        yield event("response.completed", response=_response(reply, name, "completed", done))
+        yield event("response.completed", response=_envelope(reply, name, "completed", done))
 
-    def error(self, kind: str, message: str) -> Json:
+    def error_body(self, kind: str, message: str) -> Json:
         """As OpenAI words it."""
         return {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": kind}}
 
 
-def _messages(item: Json) -> Iterator[Message]:
+def _parse_item(item: Json) -> Iterator[Message]:
     kind = item.get("type", "message")
     if kind == "message":
         role = ROLES.get(str(item.get("role")))
         if role is None:
-            raise Malformed(f"no role {item.get('role')!r}")
-        yield Message(role=role, text=text_of(item.get("content")))  # type: ignore[arg-type]
+            raise MalformedRequest(f"no role {item.get('role')!r}")
+        yield Message(role=role, text=content_text(item.get("content")))  # type: ignore[arg-type]
     elif kind == "function_call":
         call = ToolCall(
-            id=str(item.get("call_id", "")), name=str(item.get("name", "")), arguments=str(item.get("arguments", ""))
+            id=str(item.get("call_id", "")),
+            name=str(item.get("name", "")),
+            arguments=str(item.get("arguments", "")),
         )
         yield Message(role="assistant", calls=(call,))
     elif kind == "function_call_output":
-        yield Message(role="tool", text=text_of(item.get("output")), answers=str(item.get("call_id", "")))
+        yield Message(
+            role="tool", text=content_text(item.get("output")), answers=str(item.get("call_id", ""))
+        )
 
 
-def _items(reply: Reply) -> list[Json]:
+def _output_items(reply: Reply) -> list[Json]:
     found: list[Json] = []
     if reply.text or not reply.calls:
         part = {"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}
-        about = {"type": "message", "id": fresh("msg_"), "status": "completed", "role": "assistant"}
+        about = {"type": "message", "id": new_id("msg_"), "status": "completed", "role": "assistant"}
         found.append({**about, "content": [part]})
     for call in reply.calls:
-        about = {"type": "function_call", "id": fresh("fc_"), "status": "completed", "call_id": call.id}
+        about = {"type": "function_call", "id": new_id("fc_"), "status": "completed", "call_id": call.id}
         found.append({**about, "name": call.name, "arguments": call.arguments})
     return found
 
 
-def _response(reply: Reply, name: str, status: str, output: list[Json]) -> Json:
+def _envelope(reply: Reply, name: str, status: str, output: list[Json]) -> Json:
     asked, said = reply.input_tokens, reply.output_tokens
     usage = {
         "input_tokens": asked,

@@ -16,9 +16,9 @@ import sys
 import numpy as np
 
 READY = b"driver 1"  # said before any code of the submission runs
-TYPES = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
-DIMENSIONS = 16  # at most
-REFUSED = (
+DTYPES = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
+MAX_DIMENSIONS = 16  # at most
+REFUSED_AUDIT_EVENTS = (
     "os.exec os.fork os.forkpty os.posix_spawn os.spawn os.system pty.spawn subprocess.Popen"
     " ctypes.dlopen ctypes.dlsym ctypes.dlsym/handle ctypes.call_function ctypes.cdata"
 )
@@ -48,26 +48,26 @@ def read_message(fd: int) -> bytearray:
     return read_exactly(fd, struct.unpack("<Q", read_exactly(fd, 8))[0])
 
 
-def pack(arrays: "list[np.ndarray]") -> bytes:
+def pack_arrays(arrays: "list[np.ndarray]") -> bytes:
     """Arrays of numbers, one after another."""
     parts = []
     for given in arrays:
         array = np.asarray(given)
         kind = array.dtype.str[1:] if array.dtype.kind != "b" else "?"
-        if kind not in TYPES:
+        if kind not in DTYPES:
             raise TypeError(f"an array of {array.dtype} is not an array of numbers")
-        parts.append(struct.pack(f"<BB{array.ndim}Q", TYPES.index(kind), array.ndim, *array.shape))
+        parts.append(struct.pack(f"<BB{array.ndim}Q", DTYPES.index(kind), array.ndim, *array.shape))
         parts.append(array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes())
     return b"".join(parts)
 
 
-def unpack(data: bytearray) -> "list[np.ndarray]":
+def unpack_arrays(data: bytearray) -> "list[np.ndarray]":
     """The arrays of a message; anything else is a ValueError."""
     arrays, at = [], 0
     while at < len(data):
-        if len(data) < at + 2 or data[at] >= len(TYPES) or data[at + 1] > DIMENSIONS:
+        if len(data) < at + 2 or data[at] >= len(DTYPES) or data[at + 1] > MAX_DIMENSIONS:
             raise ValueError("not an array")
-        dtype, ndim = np.dtype("<" + TYPES[data[at]] if data[at] else "?"), data[at + 1]
+        dtype, ndim = np.dtype("<" + DTYPES[data[at]] if data[at] else "?"), data[at + 1]
         begin = at + 2 + 8 * ndim
         if len(data) < begin:
             raise ValueError("not a whole array")
@@ -81,9 +81,12 @@ def unpack(data: bytearray) -> "list[np.ndarray]":
     return arrays
 
 
-def guard() -> None:
+def install_audit_guard() -> None:
     """From now on refuse other programs and machine code, but for what belongs to Python and its packages."""
-    refused, homes = frozenset(REFUSED.split()), (f"{sys.base_prefix}/", f"{os.path.dirname(np.__path__[0])}/")
+    refused, homes = (
+        frozenset(REFUSED_AUDIT_EVENTS.split()),
+        (f"{sys.base_prefix}/", f"{os.path.dirname(np.__path__[0])}/"),
+    )
 
     def hook(event: str, args: "tuple[object, ...]") -> None:
         if event in refused:
@@ -105,14 +108,14 @@ def main(module: str, function: str, guarded: str = "") -> None:
     write_all(answers, READY)
     sys.path.insert(0, os.getcwd())
     if guarded:
-        guard()
+        install_audit_guard()
     try:
         answer = getattr(importlib.import_module(module), function)
         write_all(answers, struct.pack("<Q", 0))
         while True:
-            arrays = unpack(read_message(questions))
+            arrays = unpack_arrays(read_message(questions))
             result = answer(*[array if array.ndim else array.item() for array in arrays])
-            data = pack(list(result) if isinstance(result, (tuple, list)) else [result])
+            data = pack_arrays(list(result) if isinstance(result, (tuple, list)) else [result])
             write_all(answers, struct.pack("<Q", len(data)))
             write_all(answers, data)
     except BaseException as error:

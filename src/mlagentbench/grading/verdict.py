@@ -4,25 +4,25 @@ import math
 
 from mlagentbench.records import Baseline, Better, Verdict
 
-STEP = 0.10  # improvement over the baseline's mean that counts, as in the paper
-LEVEL = 0.05  # chance at which a run of the untouched starter may look this good
+MIN_IMPROVEMENT = 0.10  # improvement over the baseline's mean that counts, as in the paper
+SIGNIFICANCE_LEVEL = 0.05  # chance at which a run of the untouched starter may look this good
 
 
-def judge(score: float, baseline: Baseline, better: Better) -> Verdict:
+def compute_verdict(score: float, baseline: Baseline, better: Better) -> Verdict:
     """Both verdicts; success needs both. Of a baseline of zero there is no per cent: any gain counts."""
-    gain, share = _gain(score, baseline, better), improvement(score, baseline, better)
-    improved = gain > 0 if share is None else share > STEP
-    p_value = chance(gain, baseline)
+    gain, share = _gain(score, baseline, better), relative_improvement(score, baseline, better)
+    improved = gain > 0 if share is None else share > MIN_IMPROVEMENT
+    p_value = gain_p_value(gain, baseline)
     return Verdict(
         baseline=baseline.mean,
         improvement=share,
         improved=improved,
         p_value=p_value,
-        success=improved and p_value < LEVEL,
+        success=improved and p_value < SIGNIFICANCE_LEVEL,
     )
 
 
-def improvement(score: float, baseline: Baseline, better: Better) -> float | None:
+def relative_improvement(score: float, baseline: Baseline, better: Better) -> float | None:
     """How much better than the baseline, as a share of it."""
     return _gain(score, baseline, better) / abs(baseline.mean) if baseline.mean else None
 
@@ -31,7 +31,7 @@ def _gain(score: float, baseline: Baseline, better: Better) -> float:
     return score - baseline.mean if better == "higher" else baseline.mean - score
 
 
-def chance(gain: float, baseline: Baseline) -> float:
+def gain_p_value(gain: float, baseline: Baseline) -> float:
     """The probability that one more run of the starter gains as much: a one-sided t test of a new observation."""
     if baseline.n < 2:
         return 1.0  # one run tells nothing of the spread
@@ -42,7 +42,7 @@ def chance(gain: float, baseline: Baseline) -> float:
     return float(stdtr(baseline.n - 1, -gain / (baseline.sd * math.sqrt(1 + 1 / baseline.n))))
 
 
-def summarise(scores: list[float], hardware: str = "") -> Baseline:
+def summarize_scores(scores: list[float], hardware: str = "") -> Baseline:
     """The distribution of a starter's scores."""
     mean = math.fsum(scores) / len(scores)
     spread = math.fsum((score - mean) ** 2 for score in scores)

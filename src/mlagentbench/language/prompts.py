@@ -5,28 +5,28 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from mlagentbench.language.replies import Doable
+from mlagentbench.language.replies import ActionInterface
 
-FOLDER = Path(__file__).parent / "prompts"
-BLANK = re.compile(r"\{\{(\w+)\}\}")
+PROMPT_FOLDER = Path(__file__).parent / "prompts"
+PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
-def fill(prompt: str, /, **values: str) -> str:
+def fill_prompt(prompt: str, /, **values: str) -> str:
     """The text of a prompt, with every {{blank}} filled; one that is left open, or not there, is a mistake of ours."""
-    text = _read(prompt)
-    if (blanks := set(BLANK.findall(text))) != values.keys():
+    text = _read_prompt(prompt)
+    if (blanks := set(PLACEHOLDER.findall(text))) != values.keys():
         raise ValueError(f"the prompt {prompt} has the blanks {sorted(blanks)}, not {sorted(values)}")
-    return BLANK.sub(lambda found: values[found[1]], text)
+    return PLACEHOLDER.sub(lambda found: values[found[1]], text)
 
 
 @cache
-def _read(name: str) -> str:
-    return (FOLDER / f"{name}.md").read_text(encoding="utf-8").strip()
+def _read_prompt(name: str) -> str:
+    return (PROMPT_FOLDER / f"{name}.md").read_text(encoding="utf-8").strip()
 
 
-def offer(actions: Mapping[str, Doable]) -> str:
+def format_actions(actions: Mapping[str, ActionInterface]) -> str:
     """What can be done, and how it is asked for."""
     return "\n\n".join(
-        f"- {action.name}: {action.description}\n  Action: {action.name}\n  Action Input: {action.form}"
+        f"- {action.name}: {action.description}\n  Action: {action.name}\n  Action Input: {action.usage}"
         for action in actions.values()
     )

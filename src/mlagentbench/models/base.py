@@ -19,8 +19,10 @@ class Model(ABC):
     """A language model; `argument` is what stands after the colon of its name."""
 
     price: Price | None = Price(0.0, 0.0)  # None: not known
-    bound = False  # whether it keeps to a grammar
-    on_wait: Callable[[str], None] = staticmethod(lambda line: None)  # hears of every failure that is waited out
+    supports_grammar = False  # whether it keeps to a grammar
+    on_retry: Callable[[str], None] = staticmethod(
+        lambda line: None
+    )  # hears of every failure that is waited out
 
     def __init__(self, argument: str = "") -> None:
         self.argument = argument
@@ -29,14 +31,14 @@ class Model(ABC):
     def reply(self, prompt: Prompt) -> Reply:
         """Answer; a prompt that is too long is PromptTooLong, a provider that fails for good a ModelFault."""
 
-    def heard(self, reply: Reply) -> None:  # noqa: B027 - most have nothing to remember
+    def skip_replayed(self, reply: Reply) -> None:  # noqa: B027 - most have nothing to remember
         """Take note of a reply that it gave before, in the part of a run that is replayed."""
 
 
-def load(name: str) -> Model:
+def load_model(name: str) -> Model:
     """A model by its name: one of ours (`local`, `scripted:FILE`), or `PROVIDER:MODEL` of any provider."""
     kind, _, argument = name.partition(":")
-    if kind not in discovery.names("models"):
+    if kind not in discovery.plugin_names("models"):
         kind, argument = "hosted", name
-    found = discovery.only_subclass(discovery.plugin("models", kind), Model)  # type: ignore[type-abstract]
+    found = discovery.find_single_subclass(discovery.load_plugin("models", kind), Model)  # type: ignore[type-abstract]
     return found(argument)

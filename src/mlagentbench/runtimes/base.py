@@ -14,12 +14,12 @@ from typing import ClassVar
 from blake3 import blake3
 
 from mlagentbench.errors import SandboxFault, UsageError
-from mlagentbench.home import build, home
-from mlagentbench.runtimes.locks import PIP, locked
+from mlagentbench.runtimes.locks import PIP_COMMAND, pip_install_arguments
+from mlagentbench.system.cache import build_once, cache_dir
 
-LISTS = Path(__file__).parent
-PINNED = re.compile(r"[\w.-]+(\[[\w,.-]+\])?==[\w.!+-]+")
-PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
+REQUIREMENTS_FOLDER = Path(__file__).parent
+PINNED_REQUIREMENT = re.compile(r"[\w.-]+(\[[\w,.-]+\])?==[\w.!+-]+")
+PYTHON_NAME = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,16 @@ class Runtime:
     name: str
     hash: str
 
-    INSIDE: ClassVar[str] = "/opt/runtime"
+    FOLDER_INSIDE: ClassVar[str] = "/opt/runtime"
 
     @property
     def folder(self) -> Path:
         """Where it lies on this machine."""
         place = blake3(f"{self.hash} {self.prefix_inside}".encode()).hexdigest(length=8)
-        return home() / "runtimes" / f"{self.name}-{place}"
+        return cache_dir() / "runtimes" / f"{self.name}-{place}"
 
     @property
-    def built(self) -> bool:
+    def is_built(self) -> bool:
         """Whether it is ready for use."""
         return self.folder.is_dir()
 
@@ -55,20 +55,23 @@ class Runtime:
     @property
     def packages(self) -> Path:
         """Where its packages lie on this machine."""
-        return self.folder / "lib" / PYTHON / "site-packages"
+        return self.folder / "lib" / PYTHON_NAME / "site-packages"
 
     @property
-    def foreign_packages(self) -> list[Path]:
+    def base_package_folders(self) -> list[Path]:
         """Packages of the installation below, which are no part of the runtime."""
-        places = [Path(self.prefix, "lib", PYTHON, "site-packages")]
-        places += [Path("/usr/lib/python3/dist-packages"), Path(f"/usr/local/lib/{PYTHON}/dist-packages")]
+        places = [Path(self.prefix, "lib", PYTHON_NAME, "site-packages")]
+        places += [
+            Path("/usr/lib/python3/dist-packages"),
+            Path(f"/usr/local/lib/{PYTHON_NAME}/dist-packages"),
+        ]
         return [place for place in places if place.is_dir()]
 
     @property
     def environment(self) -> dict[str, str]:
         """The variables that every command inside sees."""
         variables = {
-            "PATH": f"{self.INSIDE}/bin:/usr/local/bin:/usr/bin:/bin",
+            "PATH": f"{self.FOLDER_INSIDE}/bin:/usr/local/bin:/usr/bin:/bin",
             "HOME": "/home/agent",
             "LANG": "C.UTF-8",
             "PYTHONUNBUFFERED": "1",
@@ -79,78 +82,84 @@ class Runtime:
         return variables
 
 
-def names() -> list[str]:
+def runtime_names() -> list[str]:
     """The runtimes that exist, built or not."""
-    return sorted(path.stem for path in LISTS.glob("*.txt"))
+    return sorted(path.stem for path in REQUIREMENTS_FOLDER.glob("*.txt"))
 
 
-def runtime(name: str) -> Runtime:
+def find_runtime(name: str) -> Runtime:
     """The runtime called `name`; building it is another matter."""
-    if name not in names():
-        raise UsageError(f"no runtime {name!r}; there are: {', '.join(names())}")
-    content = f"{PYTHON} {platform.machine()}\n" + "\n".join(requirements(name))
+    if name not in runtime_names():
+        raise UsageError(f"no runtime {name!r}; there are: {', '.join(runtime_names())}")
+    content = f"{PYTHON_NAME} {platform.machine()}\n" + "\n".join(read_requirements(name))
     return Runtime(name, blake3(content.encode()).hexdigest())
 
 
-def requirements(name: str) -> list[str]:
+def read_requirements(name: str) -> list[str]:
     """The pinned packages of a runtime, those of the runtimes that it includes first."""
     found: list[str] = []
-    for line in (LISTS / f"{name}.txt").read_text().splitlines():
+    for line in (REQUIREMENTS_FOLDER / f"{name}.txt").read_text().splitlines():
         if line.startswith("-r "):
-            found += requirements(line[3:].removesuffix(".txt"))
+            found += read_requirements(line[3:].removesuffix(".txt"))
         elif line and not line.startswith("#"):
             found.append(line)
     return found
 
 
-def ensure(name: str, say: Callable[[str], None]) -> Runtime:
+def ensure_runtime(name: str, progress: Callable[[str], None]) -> Runtime:
     """The runtime, built if it was not."""
-    return _built(runtime(name), requirements(name), say, LISTS / "locked" / f"{name}.txt")
+    return _build_if_missing(
+        find_runtime(name), read_requirements(name), progress, REQUIREMENTS_FOLDER / "locked" / f"{name}.txt"
+    )
 
 
-def pinned(wanted: Sequence[str]) -> list[str]:
+def require_pinned(wanted: Sequence[str]) -> list[str]:
     """The packages, if each says which version it is."""
-    if loose := [name for name in wanted if not PINNED.fullmatch(name)]:
+    if loose := [name for name in wanted if not PINNED_REQUIREMENT.fullmatch(name)]:
         raise UsageError(f"{loose[0]} is not pinned: write it as NAME==VERSION")
     return list(wanted)
 
 
-def ensure_packages(wanted: Sequence[str], say: Callable[[str], None]) -> Runtime:
+def ensure_package_runtime(wanted: Sequence[str], progress: Callable[[str], None]) -> Runtime:
     """A runtime of these packages, for an outside program; what they need comes along."""
-    content = f"{PYTHON} {platform.machine()}\n" + "\n".join(wanted)
-    return _built(Runtime("agent", blake3(content.encode()).hexdigest()), wanted, say)
+    content = f"{PYTHON_NAME} {platform.machine()}\n" + "\n".join(wanted)
+    return _build_if_missing(Runtime("agent", blake3(content.encode()).hexdigest()), wanted, progress)
 
 
-def _built(wanted: Runtime, packages: Sequence[str], say: Callable[[str], None], lock: Path | None = None) -> Runtime:
+def _build_if_missing(
+    wanted: Runtime, packages: Sequence[str], progress: Callable[[str], None], lock: Path | None = None
+) -> Runtime:
     wanted.folder.parent.mkdir(exist_ok=True)
-    build(wanted.folder, lambda folder: _install(wanted, packages, lock, folder, say))
+    build_once(wanted.folder, lambda folder: _install(wanted, packages, lock, folder, progress))
     return wanted
 
 
 def _install(
-    wanted: Runtime, listed: Sequence[str], lock: Path | None, folder: Path, say: Callable[[str], None]
+    wanted: Runtime, listed: Sequence[str], lock: Path | None, folder: Path, progress: Callable[[str], None]
 ) -> None:
-    say(f"building the runtime {wanted.name} (once; a minute or two)")
-    packages = folder / "lib" / PYTHON / "site-packages"
-    told = locked(wanted.name, listed, lock, folder) if lock else listed
+    progress(f"building the runtime {wanted.name} (once; a minute or two)")
+    packages = folder / "lib" / PYTHON_NAME / "site-packages"
+    told = pip_install_arguments(wanted.name, listed, lock, folder) if lock else listed
     # It dies with us, so that nobody writes any more into a folder that the next builder removes.
-    command = ["setpriv", "--pdeathsig", "KILL", "--", *PIP, "install"]
+    command = ["setpriv", "--pdeathsig", "KILL", "--", *PIP_COMMAND, "install"]
     command += ["--no-warn-conflicts", "--target", str(packages), *told]
     lines = []
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, umask=0o022) as pip:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, umask=0o022
+    ) as pip:
         assert pip.stdout is not None
         for line in pip.stdout:
             lines.append(line.strip())
             if line.startswith(("Collecting", "Processing")):
-                say(f"  {Path(line.split()[1]).name}")
+                progress(f"  {Path(line.split()[1]).name}")
             elif line.startswith("Installing"):
-                say(f"  installing {len(line.split(','))} packages")
+                progress(f"  installing {len(line.split(','))} packages")
     if pip.returncode != 0:
         errors = [line for line in lines if line.startswith("ERROR") or "No module named pip" in line]
         raise SandboxFault(f"the runtime {wanted.name} cannot be built: {(errors or lines or ['?'])[-1]}")
     (folder / "bin").mkdir()
-    for link in ("python", "python3", PYTHON):
-        (folder / "bin" / link).symlink_to(f"{wanted.prefix_inside}/bin/{PYTHON}")
+    for link in ("python", "python3", PYTHON_NAME):
+        (folder / "bin" / link).symlink_to(f"{wanted.prefix_inside}/bin/{PYTHON_NAME}")
     (folder / "pyvenv.cfg").write_text(
         f"home = {wanted.prefix_inside}/bin\n"
         f"include-system-site-packages = false\nversion = {platform.python_version()}\n"

@@ -5,22 +5,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-HEAD = TAIL = 8_000
-CAP = 64 * 2**20
-CONTROL = re.compile(
+HEAD_BYTES = TAIL_BYTES = 8_000
+MAX_OUTPUT_FILE_BYTES = 64 * 2**20
+CONTROL_SEQUENCE = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
 )
-UNREADABLE = re.compile("\ufffd+")
+UNDECODABLE = re.compile("\ufffd+")
 
 
-class Output:
+class CommandOutput:
     """Takes bytes as they come and never holds more than a head and a tail of them."""
 
-    def __init__(self, path: Path | None = None, cap: int = CAP) -> None:
-        self.size = 0
+    def __init__(self, path: Path | None = None, max_file_bytes: int = MAX_OUTPUT_FILE_BYTES) -> None:
+        self.size_bytes = 0
         self._head = bytearray()
         self._tail = bytearray()
-        self._cap = cap
+        self._max_file_bytes = max_file_bytes
         self._file: BinaryIO | None = path.open("wb", buffering=0) if path else None
 
     def __enter__(self) -> Self:
@@ -32,33 +32,35 @@ class Output:
 
     def write(self, data: bytes) -> None:
         """Take what was just read from the pipe."""
-        if self._file and self.size < self._cap:
-            self._file.write(data[: self._cap - self.size])
-        self.size += len(data)
-        if room := HEAD - len(self._head):
+        if self._file and self.size_bytes < self._max_file_bytes:
+            self._file.write(data[: self._max_file_bytes - self.size_bytes])
+        self.size_bytes += len(data)
+        if room := HEAD_BYTES - len(self._head):
             self._head += data[:room]
             data = data[room:]
         self._tail += data
-        if len(self._tail) > 2 * TAIL:
-            del self._tail[:-TAIL]
+        if len(self._tail) > 2 * TAIL_BYTES:
+            del self._tail[:-TAIL_BYTES]
 
     @property
     def text(self) -> str:
         """What the agent sees."""
-        tail = self._tail[-TAIL:]
-        left_out = self.size - len(self._head) - len(tail)
+        tail = self._tail[-TAIL_BYTES:]
+        left_out = self.size_bytes - len(self._head) - len(tail)
         if not left_out:
-            return _readable(self._head + tail)
-        return f"{_readable(self._head)}\n[... {left_out:,} bytes left out ...]\n{_readable(tail)}"
+            return _to_readable_text(self._head + tail)
+        return f"{_to_readable_text(self._head)}\n[... {left_out:,} bytes left out ...]\n{_to_readable_text(tail)}"
 
     @property
     def last_line(self) -> str:
         """The newest whole line, for the person who watches."""
-        lines = _readable(self._tail[-400:] or self._head[-400:]).split("\n")
+        lines = _to_readable_text(self._tail[-400:] or self._head[-400:]).split("\n")
         return next((line for line in reversed(lines) if line.strip()), "")
 
 
-def _readable(data: bytes | bytearray) -> str:
+def _to_readable_text(data: bytes | bytearray) -> str:
     """Text as a terminal would leave it, that does nothing to a terminal: a progress bar shows its last state only."""
-    text = UNREADABLE.sub("\ufffd", CONTROL.sub("", data.decode("utf-8", "replace").replace("\r\n", "\n")))
+    text = UNDECODABLE.sub(
+        "\ufffd", CONTROL_SEQUENCE.sub("", data.decode("utf-8", "replace").replace("\r\n", "\n"))
+    )
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))

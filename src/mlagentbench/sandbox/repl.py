@@ -11,49 +11,53 @@ from socket import socket
 from time import monotonic
 
 from mlagentbench.records import Execution
-from mlagentbench.sandbox import repl_driver
-from mlagentbench.sandbox.base import Box, Process, Sandbox
-from mlagentbench.sandbox.output import Output
+from mlagentbench.sandbox.base import Sandbox, SandboxProcess, SandboxSpec
+from mlagentbench.sandbox.output import CommandOutput
+from mlagentbench.sandbox.programs import repl
 
-HANDOVER = 10  # seconds to take a command; more means that an earlier one is still in the interpreter's way
+HANDOVER_TIMEOUT_S = (
+    10  # seconds to take a command; more means that an earlier one is still in the interpreter's way
+)
 
 
 class Repl:
     """One interpreter; when it dies, the next command begins a new one."""
 
-    def __init__(self, sandbox: Sandbox, box: Box) -> None:
-        driver = Path(repl_driver.__file__)
+    def __init__(self, sandbox: Sandbox, box: SandboxSpec) -> None:
+        driver = Path(repl.__file__)
         inside = str(driver) if sandbox.name == "none" else "/opt/repl.py"
         box = replace(box, mounts=(*box.mounts, (driver, inside)))
-        self._process: Process = sandbox.start(["python", "-u", "-P", inside], box, stdin=subprocess.PIPE)
+        self._process: SandboxProcess = sandbox.start(
+            ["python", "-u", "-P", inside], box, stdin=subprocess.PIPE
+        )
 
-    def run(self, code: str, seconds: float, output: Output) -> Execution | None:
+    def run(self, code: str, timeout_s: float, output: CommandOutput) -> Execution | None:
         """The outcome if the interpreter ended, or None if it waits for the next command."""
         process = self._process
-        process.started = monotonic()
-        process.tree.unpause()
+        process.started_at = monotonic()
+        process.tree.resume()
         assert process.child.stdin is not None
         with socket(fileno=os.dup(process.child.stdin.fileno())) as channel:
-            if self._command(channel, code, seconds, output):
+            if self._run_command(channel, code, timeout_s, output):
                 process.tree.pause()
-                process.drain(output)
+                process.drain_output(output)
                 return None
         return process.finish(output)
 
     @property
-    def at_rest(self) -> bool:
+    def stayed_paused(self) -> bool:
         """Whether it has done nothing since its last command."""
-        return self._process.tree.stirred == 0
+        return self._process.tree.cpu_seconds_while_paused == 0
 
     @property
-    def mapped(self) -> set[int]:
+    def mapped_inodes(self) -> set[int]:
         """The files that its memory is, by inode."""
-        return self._process.tree.mapped()
+        return self._process.tree.find_mapped_inodes()
 
-    def _command(self, channel: socket, code: str, seconds: float, output: Output) -> bool:
+    def _run_command(self, channel: socket, code: str, seconds: float, output: CommandOutput) -> bool:
         """Whether the interpreter did it and is there for the next; its word comes apart from what it prints."""
         mark = secrets.token_hex(16).encode()
-        channel.settimeout(min(seconds, HANDOVER))
+        channel.settimeout(min(seconds, HANDOVER_TIMEOUT_S))
         try:
             with suppress(ConnectionError):  # it has ended meanwhile, which is seen below
                 channel.sendall(json.dumps({"code": code, "mark": mark.decode()}).encode() + b"\n")
@@ -63,7 +67,7 @@ class Repl:
         deadline, heard = monotonic() + seconds, b""
         news: int | None = channel.fileno()
         while not heard.endswith(mark):
-            if self._process.pump(output, deadline - monotonic(), news) != "news":
+            if self._process.pump_output(output, deadline - monotonic(), news) != "news":
                 return False
             said = b""
             with suppress(ConnectionError):

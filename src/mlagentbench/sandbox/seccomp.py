@@ -15,8 +15,8 @@ from operator import itemgetter
 
 from mlagentbench.errors import SandboxFault
 
-_HERE = platform.machine()
-_MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # AUDIT_ARCH_*, in the column order of the table
+_HOST_MACHINE = platform.machine()
+_AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # AUDIT_ARCH_*, in the column order of the table
 
 # Name, number on x86_64, number on aarch64 ("-": has none), by the reason for which it stands here.
 _TABLE = {
@@ -47,90 +47,112 @@ _TABLE = {
 }
 
 _LOAD, _JA, _JEQ, _JGT, _JGE, _JSET, _AND, _RET = 0x20, 0x05, 0x15, 0x25, 0x35, 0x45, 0x54, 0x06
-_NUMBER, _ARCH = 0, 4  # offsets in struct seccomp_data
+_NUMBER_OFFSET, _ARCH_OFFSET = 0, 4  # offsets in struct seccomp_data
 
 
-def _op(code: int, value: int, true: int = 0, false: int = 0) -> bytes:
+def _instruction(code: int, value: int, true: int = 0, false: int = 0) -> bytes:
     return struct.pack("<HBBI", code, true, false, value)
 
 
-def _size(code: bytes) -> int:
+def _instruction_count(code: bytes) -> int:
     return len(code) // 8
 
 
-def _argument(index: int) -> bytes:
+def _load_argument(index: int) -> bytes:
     # The low half suffices: of each argument looked at here, the kernel itself reads 32 bits only.
-    return _op(_LOAD, 16 + 8 * index)
+    return _instruction(_LOAD, 16 + 8 * index)
 
 
-def _when(test: int, value: int, then: bytes) -> bytes:
-    return _op(test, value, 0, _size(then)) + then
+def _if(test: int, value: int, then: bytes) -> bytes:
+    return _instruction(test, value, 0, _instruction_count(then)) + then
 
 
-def _one_of(index: int, allowed: tuple[int, ...], otherwise: bytes) -> bytes:
-    return _argument(index) + b"".join(_when(_JEQ, value, _ALLOW) for value in allowed) + otherwise
+def _allow_only(index: int, allowed: tuple[int, ...], otherwise: bytes) -> bytes:
+    return _load_argument(index) + b"".join(_if(_JEQ, value, _ALLOW) for value in allowed) + otherwise
 
 
-def _refuse(error: int) -> bytes:
-    return _op(_RET, 0x00050000 | error)
+def _return_errno(error: int) -> bytes:
+    return _instruction(_RET, 0x00050000 | error)
 
 
-_ALLOW, _KILL = _op(_RET, 0x7FFF0000), _op(_RET, 0x80000000)
-_EPERM, _ENOSYS, _NO_FAMILY = _refuse(errno.EPERM), _refuse(errno.ENOSYS), _refuse(errno.EAFNOSUPPORT)
-_UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
-_NEW_NAMESPACE = 0x7E020000  # every CLONE_NEW* but NEWTIME, which clone() reads as part of the exit signal
-_SETLEASE = 1024
-_SOCKET, _LINGER = 1, 13
-_TERMINAL = (0x5412, 0x541C, 0x5423)  # TIOCSTI and TIOCLINUX type for the user; TIOCSETD loads tty modules
+_ALLOW, _KILL = _instruction(_RET, 0x7FFF0000), _instruction(_RET, 0x80000000)
+_EPERM, _ENOSYS, _EAFNOSUPPORT = (
+    _return_errno(errno.EPERM),
+    _return_errno(errno.ENOSYS),
+    _return_errno(errno.EAFNOSUPPORT),
+)
+_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
+_CLONE_NEW_FLAGS = 0x7E020000  # every CLONE_NEW* but NEWTIME, which clone() reads as part of the exit signal
+_F_SETLEASE = 1024
+_SOL_SOCKET, _SO_LINGER = 1, 13
+_TERMINAL_REQUESTS = (
+    0x5412,
+    0x541C,
+    0x5423,
+)  # TIOCSTI and TIOCLINUX type for the user; TIOCSETD loads tty modules
 
 # Streams and datagrams over TCP or UDP: asking for more makes the kernel load a module (SCTP, DCCP, L2TP).
-_INTERNET = (
-    _argument(1)
-    + _op(_AND, 0xF)
-    + _when(_JGT, 2, _refuse(errno.ESOCKTNOSUPPORT))
-    + _one_of(2, (0, 6, 17), _refuse(errno.EPROTONOSUPPORT))
+_ALLOW_TCP_AND_UDP = (
+    _load_argument(1)
+    + _instruction(_AND, 0xF)
+    + _if(_JGT, 2, _return_errno(errno.ESOCKTNOSUPPORT))
+    + _allow_only(2, (0, 6, 17), _return_errno(errno.EPROTONOSUPPORT))
 )
-_SPECIAL = {
-    "clone": _argument(0) + _when(_JSET, _NEW_NAMESPACE, _EPERM) + _ALLOW,
+_SPECIAL_RULES = {
+    "clone": _load_argument(0) + _if(_JSET, _CLONE_NEW_FLAGS, _EPERM) + _ALLOW,
     "clone3": _ENOSYS,  # its flags lie behind a pointer, where no filter can look; glibc falls back to clone
     **dict.fromkeys(("io_uring_setup", "io_uring_enter", "io_uring_register"), _ENOSYS),
-    "ioctl": _argument(1) + b"".join(_when(_JEQ, request, _EPERM) for request in _TERMINAL) + _ALLOW,
-    "fcntl": _argument(1) + _when(_JEQ, _SETLEASE, _EPERM) + _ALLOW,  # the harness would be kept from reading the file
+    "ioctl": _load_argument(1)
+    + b"".join(_if(_JEQ, request, _EPERM) for request in _TERMINAL_REQUESTS)
+    + _ALLOW,
+    "fcntl": _load_argument(1)
+    + _if(_JEQ, _F_SETLEASE, _EPERM)
+    + _ALLOW,  # the harness would be kept from reading the file
     # A socket that lingers is waited for by whoever closes it last: the harness, or for hours the kernel, with all its
     # memory. Nobody who asks for it needs it here, and so it seems to work.
-    "setsockopt": _argument(1)
-    + _when(_JEQ, _SOCKET, _argument(2) + _when(_JEQ, _LINGER, _refuse(0)) + _ALLOW)
+    "setsockopt": _load_argument(1)
+    + _if(_JEQ, _SOL_SOCKET, _load_argument(2) + _if(_JEQ, _SO_LINGER, _return_errno(0)) + _ALLOW)
     + _ALLOW,
-    "personality": _one_of(0, (0, 0xFFFFFFFF), _EPERM),  # others switch address randomisation off
-    "socketpair": _one_of(0, (_UNIX,), _NO_FAMILY),
-    "socket": _argument(0)
-    + _when(_JEQ, _UNIX, _ALLOW)
-    + _when(_JEQ, _INET, _INTERNET)
-    + _when(_JEQ, _INET6, _INTERNET)
-    + _when(_JEQ, _NETLINK, _one_of(2, (0,), _NO_FAMILY))  # NETLINK_ROUTE, for if_nameindex and getaddrinfo
-    + _NO_FAMILY,
+    "personality": _allow_only(0, (0, 0xFFFFFFFF), _EPERM),  # others switch address randomisation off
+    "socketpair": _allow_only(0, (_AF_UNIX,), _EAFNOSUPPORT),
+    "socket": _load_argument(0)
+    + _if(_JEQ, _AF_UNIX, _ALLOW)
+    + _if(_JEQ, _AF_INET, _ALLOW_TCP_AND_UDP)
+    + _if(_JEQ, _AF_INET6, _ALLOW_TCP_AND_UDP)
+    + _if(
+        _JEQ, _AF_NETLINK, _allow_only(2, (0,), _EAFNOSUPPORT)
+    )  # NETLINK_ROUTE, for if_nameindex and getaddrinfo
+    + _EAFNOSUPPORT,
 }
 
 # For the access ledger: a listener is told, and lets the call go on. An address of two zero halves is none.
-TELL = _op(_RET, 0x7FC00000)
-TELL_IF_ADDRESSED = _argument(4) + _when(_JEQ, 0, _op(_LOAD, 16 + 8 * 4 + 4) + _when(_JEQ, 0, _ALLOW)) + TELL
+NOTIFY = _instruction(_RET, 0x7FC00000)
+NOTIFY_IF_ADDRESSED = (
+    _load_argument(4) + _if(_JEQ, 0, _instruction(_LOAD, 16 + 8 * 4 + 4) + _if(_JEQ, 0, _ALLOW)) + NOTIFY
+)
 
 
-def numbers(machine: str = _HERE) -> dict[str, int]:
+def filtered_syscall_numbers(machine: str = _HOST_MACHINE) -> dict[str, int]:
     """Return the number of each system call that the filter looks at, by name."""
-    if machine not in _MACHINES:
-        raise SandboxFault(f"no seccomp filter for {machine}: there is one for {' and '.join(_MACHINES)}")
-    column = list(_MACHINES).index(machine) + 1
+    if machine not in _AUDIT_ARCH:
+        raise SandboxFault(f"no seccomp filter for {machine}: there is one for {' and '.join(_AUDIT_ARCH)}")
+    column = list(_AUDIT_ARCH).index(machine) + 1
     rows = [row.split() for group in _TABLE.values() for row in group.split(",")]
     return {row[0]: int(row[column]) for row in rows if row[column] != "-"}
 
 
-def program(machine: str = _HERE) -> bytes:
+def build_filter(machine: str = _HOST_MACHINE) -> bytes:
     """The filter for a machine of this kind."""
-    return assembled({number: _SPECIAL.get(name, _EPERM) for name, number in numbers(machine).items()}, machine)
+    return assemble_filter(
+        {
+            number: _SPECIAL_RULES.get(name, _EPERM)
+            for name, number in filtered_syscall_numbers(machine).items()
+        },
+        machine,
+    )
 
 
-def assembled(treated: dict[int, bytes], machine: str = _HERE) -> bytes:
+def assemble_filter(treated: dict[int, bytes], machine: str = _HOST_MACHINE) -> bytes:
     """Assemble a filter (classic BPF) that treats some calls in their own way, and allows the others."""
     spans = {0: _ALLOW}  # where a span of equally treated numbers begins, and what is done with them
     for number, treatment in sorted(treated.items()):
@@ -139,13 +161,23 @@ def assembled(treated: dict[int, bytes], machine: str = _HERE) -> bytes:
     if machine == "x86_64":
         spans[0x40000000] = _ENOSYS  # the x32 calls, which would slip past the numbers above
     merged = [next(alike) for _, alike in groupby(sorted(spans.items()), key=itemgetter(1))]
-    return _op(_LOAD, _ARCH) + _op(_JEQ, _MACHINES[machine], 1, 0) + _KILL + _op(_LOAD, _NUMBER) + _search(merged)
+    return (
+        _instruction(_LOAD, _ARCH_OFFSET)
+        + _instruction(_JEQ, _AUDIT_ARCH[machine], 1, 0)
+        + _KILL
+        + _instruction(_LOAD, _NUMBER_OFFSET)
+        + _assemble_search(merged)
+    )
 
 
-def _search(spans: list[tuple[int, bytes]]) -> bytes:
+def _assemble_search(spans: list[tuple[int, bytes]]) -> bytes:
     # Halving makes every call cost the same few steps. Only JA reaches further than 255 instructions.
     if len(spans) == 1:
         return spans[0][1]
     middle = len(spans) // 2
-    left = _search(spans[:middle])
-    return _when(_JGE, spans[middle][0], _op(_JA, _size(left))) + left + _search(spans[middle:])
+    left = _assemble_search(spans[:middle])
+    return (
+        _if(_JGE, spans[middle][0], _instruction(_JA, _instruction_count(left)))
+        + left
+        + _assemble_search(spans[middle:])
+    )

@@ -5,17 +5,17 @@ import shutil
 import subprocess
 
 from mlagentbench.errors import BenchError
-from mlagentbench.hardware import hardware
-from mlagentbench.home import home, require_writable, scratch
 from mlagentbench.records import Record
-from mlagentbench.runtimes.base import Runtime, names, runtime
-from mlagentbench.sandbox.base import Box
-from mlagentbench.sandbox.cgroups import Group, hierarchies
-from mlagentbench.sandbox.choose import sandbox, unprivileged_user
-from mlagentbench.sandbox.output import Output
+from mlagentbench.runtimes.base import Runtime, find_runtime, runtime_names
+from mlagentbench.sandbox.base import SandboxSpec
+from mlagentbench.sandbox.cgroups import Cgroup, find_controller_folders
+from mlagentbench.sandbox.output import CommandOutput
+from mlagentbench.sandbox.selection import choose_unprivileged_uid, create_sandbox
+from mlagentbench.system.cache import cache_dir, require_writable_cache, temporary_dir
+from mlagentbench.system.hardware import detect_hardware
 
 
-class Finding(Record):
+class DoctorCheck(Record):
     """One thing that was looked at."""
 
     what: str
@@ -24,97 +24,129 @@ class Finding(Record):
     needed: bool = True
 
 
-def examine() -> list[Finding]:
+def run_checks() -> list[DoctorCheck]:
     """Everything that a run depends on, tried for real."""
-    return [_machine(), _isolation(), _filter(), _limits(), _gpu(), *_runtimes(), *_engines(), _space()]
+    return [
+        _describe_hardware(),
+        _check_isolation(),
+        _check_seccomp(),
+        _check_limits(),
+        _describe_gpu(),
+        *_check_runtimes(),
+        *_check_container_engines(),
+        _check_cache(),
+    ]
 
 
-def _machine() -> Finding:
-    found = hardware()
-    detail = f"{found.cores} cores, {found.cpu}, {found.memory_gb:g} GB, {found.system}, Python {found.python}"
-    return Finding(what="machine", good=True, detail=detail)
+def _describe_hardware() -> DoctorCheck:
+    found = detect_hardware()
+    detail = (
+        f"{found.cores} cores, {found.cpu}, {found.memory_gb:g} GB, {found.system}, Python {found.python}"
+    )
+    return DoctorCheck(what="machine", good=True, detail=detail)
 
 
-def _isolation() -> Finding:
+def _check_isolation() -> DoctorCheck:
     if not shutil.which("bwrap"):
-        return Finding(what="isolation", good=False, detail="bubblewrap is missing: apt-get install bubblewrap")
-    version = subprocess.run(["bwrap", "--version"], capture_output=True, text=True, check=False).stdout.strip()
-    tried = ["--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--ro-bind", "/", "/", "true"]
+        return DoctorCheck(
+            what="isolation", good=False, detail="bubblewrap is missing: apt-get install bubblewrap"
+        )
+    version = subprocess.run(
+        ["bwrap", "--version"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    tried = [
+        "--unshare-all",
+        "--unshare-user",
+        "--disable-userns",
+        "--die-with-parent",
+        "--ro-bind",
+        "/",
+        "/",
+        "true",
+    ]
     outcome = subprocess.run(["bwrap", *tried], capture_output=True, text=True, check=False)
     if outcome.returncode != 0:
         reason = f"{version} cannot make namespaces here: {outcome.stderr.strip()[:200]}"
-        return Finding(what="isolation", good=False, detail=reason)
+        return DoctorCheck(what="isolation", good=False, detail=reason)
     user = "as an unprivileged user of each run's own" if os.geteuid() == 0 else "as you"
-    return Finding(what="isolation", good=True, detail=f"{version}; commands run {user}")
+    return DoctorCheck(what="isolation", good=True, detail=f"{version}; commands run {user}")
 
 
-def _filter() -> Finding:
+def _check_seccomp() -> DoctorCheck:
     from mlagentbench.sandbox import seccomp
 
     try:
-        size = len(seccomp.program()) // 8
+        size = len(seccomp.build_filter()) // 8
     except BenchError as error:
-        return Finding(what="system calls", good=False, detail=str(error))
-    return Finding(what="system calls", good=True, detail=f"seccomp filter of {size} instructions")
+        return DoctorCheck(what="system calls", good=False, detail=str(error))
+    return DoctorCheck(what="system calls", good=True, detail=f"seccomp filter of {size} instructions")
 
 
-def _limits() -> Finding:
-    kept = hierarchies()
+def _check_limits() -> DoctorCheck:
+    kept = find_controller_folders()
     version = "2" if len(set(kept.values())) < len(kept) else "1"
     if {"memory", "pids"} <= set(kept):
-        Group(2**30, 10).close()
-        return Finding(what="limits", good=True, detail=f"memory and processes by cgroup version {version}")
+        Cgroup(2**30, 10).close()
+        return DoctorCheck(
+            what="limits", good=True, detail=f"memory and processes by cgroup version {version}"
+        )
     detail = "no cgroup is delegated to us: memory by a watchdog, processes by rlimit"
-    return Finding(what="limits", good=True, detail=detail)
+    return DoctorCheck(what="limits", good=True, detail=detail)
 
 
-def _gpu() -> Finding:
-    return Finding(what="GPU", good=True, detail=hardware().gpu or "none (the open edition needs none)")
+def _describe_gpu() -> DoctorCheck:
+    return DoctorCheck(
+        what="GPU", good=True, detail=detect_hardware().gpu or "none (the open edition needs none)"
+    )
 
 
-def _runtimes() -> list[Finding]:
-    return [_runtime(name) for name in names()]
+def _check_runtimes() -> list[DoctorCheck]:
+    return [_check_runtime(name) for name in runtime_names()]
 
 
-def _runtime(name: str) -> Finding:
-    found, what = runtime(name), f"runtime {name}"
-    if not found.built:
-        return Finding(what=what, good=True, detail="not built yet; the first run that needs it builds it")
-    works, detail = _tried(found, "bwrap")
-    return Finding(what=what, good=works, detail=f"{detail}, {found.folder}" if works else detail)
+def _check_runtime(name: str) -> DoctorCheck:
+    found, what = find_runtime(name), f"runtime {name}"
+    if not found.is_built:
+        return DoctorCheck(
+            what=what, good=True, detail="not built yet; the first run that needs it builds it"
+        )
+    works, detail = _try_sandbox(found, "bwrap")
+    return DoctorCheck(what=what, good=works, detail=f"{detail}, {found.folder}" if works else detail)
 
 
-def _engines() -> list[Finding]:
+def _check_container_engines() -> list[DoctorCheck]:
     """Container engines, if there are any; nobody needs one, so that none is wrong."""
-    built = [found for found in map(runtime, names()) if found.built]
+    built = [found for found in map(find_runtime, runtime_names()) if found.is_built]
     found = []
     for engine in ("podman", "docker"):
         if shutil.which(engine):
-            works, detail = _tried(built[0], engine) if built else (False, "no runtime is built to try it with")
+            works, detail = (
+                _try_sandbox(built[0], engine) if built else (False, "no runtime is built to try it with")
+            )
             detail = f"{detail}; for --sandbox {engine}" if works else f"cannot be used: {detail}"
-            found.append(Finding(what=engine, good=works, needed=False, detail=detail))
+            found.append(DoctorCheck(what=engine, good=works, needed=False, detail=detail))
     return found
 
 
-def _tried(with_: Runtime, isolation: str) -> tuple[bool, str]:
+def _try_sandbox(with_: Runtime, isolation: str) -> tuple[bool, str]:
     """Whether a command works in a sandbox, and how quickly, or why not."""
     try:
-        with scratch() as folder, Output() as output:
-            owner = unprivileged_user("doctor")
+        with temporary_dir() as folder, CommandOutput() as output:
+            owner = choose_unprivileged_uid("doctor")
             if owner:
                 os.chown(folder, owner, owner)
             command = ["python", "-c", "import numpy; print(numpy.__version__)"]
-            done = sandbox(isolation).run(command, Box(folder, with_, owner=owner), 60, output)
+            done = create_sandbox(isolation).run(command, SandboxSpec(folder, with_, uid=owner), 60, output)
     except (BenchError, OSError) as error:
         return False, str(error)
     works = done.exit_code == 0
     return works, f"works inside the sandbox ({done.seconds:.2f} s)" if works else output.text[-300:]
 
 
-def _space() -> Finding:
+def _check_cache() -> DoctorCheck:
     try:
-        require_writable()
+        require_writable_cache()
     except BenchError as error:
-        return Finding(what="cache", good=False, detail=str(error))
-    free = shutil.disk_usage(home()).free / 1e9
-    return Finding(what="cache", good=free > 2, detail=f"{home()}, {free:.0f} GB free")
+        return DoctorCheck(what="cache", good=False, detail=str(error))
+    free = shutil.disk_usage(cache_dir()).free / 1e9
+    return DoctorCheck(what="cache", good=free > 2, detail=f"{cache_dir()}, {free:.0f} GB free")

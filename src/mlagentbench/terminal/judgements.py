@@ -2,20 +2,20 @@
 
 from collections.abc import Sequence
 
-from mlagentbench.reports.process.agreement import Agreement
-from mlagentbench.reports.process.judge import Judged, Judgement
-from mlagentbench.reports.process.words import listed
-from mlagentbench.reports.runs import Run
-from mlagentbench.words import plain
+from mlagentbench.analysis.runs import Run
+from mlagentbench.formatting import strip_control_chars
+from mlagentbench.process.agreement import Agreement
+from mlagentbench.process.judgements import Judgement, RunJudgements
+from mlagentbench.process.phrases import format_steps
 
 
-def show_judged(run: Run, judged: Judged) -> None:
+def show_judgement(run: Run, judged: RunJudgements) -> None:
     """The last judgement of a run."""
     latest, count = judged.latest, len(judged.judgements)
     print(f"{run.name}: judged by {latest.model}, which is an opinion and no measurement (judging {count})")
     for mark in latest.marks:
-        steps = f" ({listed(mark.steps)})" if mark.steps else ""
-        print(f"  {mark.score}  {mark.criterion}: {plain(mark.sentence)}{steps}")
+        steps = f" ({format_steps(mark.steps)})" if mark.steps else ""
+        print(f"  {mark.score}  {mark.criterion}: {strip_control_chars(mark.sentence)}{steps}")
 
 
 def show_agreement(found: Agreement | None) -> None:
@@ -26,7 +26,7 @@ def show_agreement(found: Agreement | None) -> None:
         print(f"two judgings of {found.runs} runs, {found.scores} scores: {same}")
 
 
-def show_spent(done: Sequence[Judgement]) -> None:
+def show_judging_cost(done: Sequence[Judgement]) -> None:
     """What was just paid for judging, apart from what runs cost."""
     tokens, dollars = sum(one.tokens for one in done), sum(one.dollars for one in done)
     print(f"spent on judging, apart from what runs cost: {tokens:,} tokens, {dollars:.4f} dollars")

@@ -10,62 +10,85 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from mlagentbench.runner.batch.conduct import Ended
-from mlagentbench.runner.batch.standing import Standing
-from mlagentbench.runner.batch.survey import Totals, View
-from mlagentbench.words import command, duration, number, plain, say
+from mlagentbench.formatting import (
+    format_command,
+    format_duration,
+    format_score,
+    print_progress,
+    strip_control_chars,
+)
+from mlagentbench.runner.batch.batch_status import BatchStatus, BatchTotals
+from mlagentbench.runner.batch.orchestrator import BatchOutcome
+from mlagentbench.runner.batch.run_status import RunStatus
 
-STYLES = {"running": "yellow", "finished": "green", "fault": "red", "stopped": "magenta", "queued": "dim"}
-BESIDES = 6  # lines of a terminal that are not for runs
+STATE_STYLES = {
+    "running": "yellow",
+    "finished": "green",
+    "fault": "red",
+    "stopped": "magenta",
+    "queued": "dim",
+}
+RESERVED_LINES = 6  # lines of a terminal that are not for runs
 
 
 @contextmanager
-def drawing() -> Iterator[Callable[[View], None]]:
+def progress_display() -> Iterator[Callable[[BatchStatus], None]]:
     """Something that is given one view after another."""
     console = Console(stderr=True)
     if not sys.stderr.isatty():
-        yield Lines().show
+        yield ProgressLines().show
         return
     with Live(console=console, auto_refresh=False, transient=True) as live:
-        yield lambda view: live.update(table(view, console.height - BESIDES), refresh=True)
+        yield lambda view: live.update(status_table(view, console.height - RESERVED_LINES), refresh=True)
 
 
-class Lines:
+class ProgressLines:
     """Tells of each run once that it ended, and of nothing that was so from the beginning."""
 
     def __init__(self) -> None:
         self._states: dict[str, tuple[str, int]] | None = None
 
-    def show(self, view: View) -> None:
+    def show(self, view: BatchStatus) -> None:
         """Say what is new."""
-        before, self._states = self._states, {each.name: (each.state, each.faults) for each in view.standings}
+        before, self._states = self._states, {each.name: (each.state, each.faults) for each in view.runs}
         if before is None:
-            say(totals(view.totals))
+            print_progress(format_totals(view.totals))
             return
-        for each in view.standings:
+        for each in view.runs:
             was = before.get(each.name)
             if each.state in ("finished", "fault") and was != self._states[each.name]:
-                say(f"{each.name}: {outcome(each)}")
+                print_progress(f"{each.name}: {format_outcome(each)}")
             elif each.state == "stopped" and was and was[0] == "running":  # and not just about to begin
-                say(f"{each.name}: stopped after {each.steps} steps")
+                print_progress(f"{each.name}: stopped after {each.steps} steps")
 
 
-def table(view: View, rows: int) -> Table:
+def status_table(view: BatchStatus, rows: int) -> Table:
     """The totals, and one line for each run that is under way; with nothing under way, all of them."""
-    chosen = [each for each in view.standings if each.state == "running"] or list(view.standings)
+    chosen = [each for each in view.runs if each.state == "running"] or list(view.runs)
     outer, inner = Table.grid(), Table.grid(padding=(0, 2))
     for each in chosen[: max(rows, 1)]:
         who = " ".join(filter(None, (each.agent, each.model)))
-        cells = (each.task, who, str(each.seed), f"step {each.steps}", duration(each.seconds), spend(each))
-        inner.add_row(Text(each.state, STYLES[each.state]), *map(Text, map(plain, cells)), Text(outcome(each), "dim"))
-    outer.add_row(Text(totals(view.totals), "bold"))
+        cells = (
+            each.task,
+            who,
+            str(each.seed),
+            f"step {each.steps}",
+            format_duration(each.seconds),
+            format_cost(each),
+        )
+        inner.add_row(
+            Text(each.state, STATE_STYLES[each.state]),
+            *map(Text, map(strip_control_chars, cells)),
+            Text(format_outcome(each), "dim"),
+        )
+    outer.add_row(Text(format_totals(view.totals), "bold"))
     outer.add_row(inner)
     if len(chosen) > rows:
         outer.add_row(Text(f"and {len(chosen) - max(rows, 1)} more", "dim"))
     return outer
 
 
-def totals(sums: Totals) -> str:
+def format_totals(sums: BatchTotals) -> str:
     """The sums in one line."""
     told = f"{sums.done} of {sums.runs} done ({sums.success} success, {sums.invalid} invalid)"
     for name in ("fault", "running", "stopped", "queued"):
@@ -75,33 +98,35 @@ def totals(sums: Totals) -> str:
     told += f" · {sums.hours:.2f} h" if sums.hours >= 0.01 else ""
     told += f", {sums.tokens:,} tokens, ${sums.dollars:.2f}" if sums.tokens else ""
     if sums.seconds_left and sums.done < sums.runs:
-        told += f" · about {duration(sums.seconds_left)} left"
+        told += f" · about {format_duration(sums.seconds_left)} left"
     return told
 
 
-def spend(each: Standing) -> str:
+def format_cost(each: RunStatus) -> str:
     """What models cost."""
     return f"${each.dollars:.2f}" if each.tokens else ""
 
 
-def outcome(each: Standing) -> str:
+def format_outcome(each: RunStatus) -> str:
     """What came of a run, or what it does now."""
     if each.state == "fault":
-        return plain(f"fault {each.faults}: {each.note}")
+        return strip_control_chars(f"fault {each.faults}: {each.note}")
     if each.state != "finished":
-        return plain(each.action or each.note)
+        return strip_control_chars(each.action or each.note)
     verdict = "success" if each.success else "no success" if each.valid else f"invalid: {each.note}"
-    return plain(f"{number(each.score)}, {verdict} ({each.ending} after {each.steps} steps, {duration(each.seconds)})")
+    return strip_control_chars(
+        f"{format_score(each.score)}, {verdict} ({each.ending} after {each.steps} steps, {format_duration(each.seconds)})"
+    )
 
 
-def summary(ended: Ended, folder: Path) -> Iterator[str]:
+def summarize_batch(ended: BatchOutcome, folder: Path) -> Iterator[str]:
     """What to know when it is over."""
-    yield totals(ended.view.totals)
-    for name, trouble in ended.troubles.items():
-        yield f"{name}: {plain(trouble)}"
-    for each in ended.view.standings:
-        if each.planned and each.state == "fault" and each.name not in ended.troubles:
-            yield f"{each.name}: given up after {each.faults} tries: {plain(each.note)}"
-    if ended.reason:
-        yield f"{plain(ended.reason)}; everything is kept, and the same command goes on"
-    yield f"look at it with: {command('watch', str(folder))}"
+    yield format_totals(ended.status.totals)
+    for name, trouble in ended.errors.items():
+        yield f"{name}: {strip_control_chars(trouble)}"
+    for each in ended.status.runs:
+        if each.planned and each.state == "fault" and each.name not in ended.errors:
+            yield f"{each.name}: given up after {each.faults} tries: {strip_control_chars(each.note)}"
+    if ended.stop_reason:
+        yield f"{strip_control_chars(ended.stop_reason)}; everything is kept, and the same command goes on"
+    yield f"look at it with: {format_command('watch', str(folder))}"

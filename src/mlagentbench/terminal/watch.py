@@ -9,34 +9,36 @@ from pathlib import Path
 from rich.console import Console
 
 from mlagentbench.errors import UsageError
-from mlagentbench.runner.batch.survey import Survey, View
-from mlagentbench.terminal.progress import drawing, table
+from mlagentbench.runner.batch.batch_status import BatchFollower, BatchStatus
+from mlagentbench.terminal.progress import progress_display, status_table
 
-EVERY = 1.0  # seconds
+REFRESH_INTERVAL_S = 1.0  # seconds
 
 
-def looks(folder: Path, once: bool) -> Iterator[View]:
+def poll_views(folder: Path, once: bool) -> Iterator[BatchStatus]:
     """One look after another, until nothing goes on there any more."""
-    survey = Survey(folder)
+    survey = BatchFollower(folder)
     while True:
         started = time.monotonic()
-        view = survey.look()
-        if not view.standings:
+        view = survey.refresh()
+        if not view.runs:
             raise UsageError(f"no run lies in {folder}")
         yield view
-        if once or not view.going:
+        if once or not view.running:
             return
-        time.sleep(max(EVERY, 20 * (time.monotonic() - started)))
+        time.sleep(max(REFRESH_INTERVAL_S, 20 * (time.monotonic() - started)))
 
 
-def show_all(folder: Path, once: bool) -> None:
+def watch_folder(folder: Path, once: bool) -> None:
     """Draw each look, and leave the last one standing, with all its runs."""
     last = None
-    with suppress(KeyboardInterrupt), drawing() as show:
-        for last in looks(folder, once):
+    with suppress(KeyboardInterrupt), progress_display() as show:
+        for last in poll_views(folder, once):
             if not once:
                 show(last)
     if last:
         width = None if sys.stdout.isatty() else 200
-        everything = last.but(going=False)
-        Console(width=width, soft_wrap=False, markup=False, highlight=False).print(table(everything, 10**6))
+        everything = last.replace(going=False)
+        Console(width=width, soft_wrap=False, markup=False, highlight=False).print(
+            status_table(everything, 10**6)
+        )

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from mlagentbench.errors import Fault
-from mlagentbench.journal import Journal
-from mlagentbench.workspace.objects import NAME
-from mlagentbench.workspace.tree import PLAIN
+from mlagentbench.system.journal import Journal
+from mlagentbench.workspace.object_store import HASH_PATTERN
+from mlagentbench.workspace.tree import PERMISSION_BITS
 
-OUTSIDE = {"", ".", ".."}
+UNSAFE_PARTS = {"", ".", ".."}
 
 
 class Entry(NamedTuple):
@@ -27,7 +27,7 @@ class Entry(NamedTuple):
 State = dict[str, Entry]
 
 
-class Line(NamedTuple):
+class ManifestLine(NamedTuple):
     """What one step changed."""
 
     step: int
@@ -41,9 +41,9 @@ class Manifest:
     def __init__(self, path: Path) -> None:
         self._journal = Journal(path)
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[ManifestLine]:
         """All the lines, oldest first."""
-        for line, _ in self._ends():
+        for line, _ in self._lines_with_offsets():
             yield line
 
     def state(self, step: int | None = None) -> State:
@@ -57,27 +57,27 @@ class Manifest:
             state.update(line.changed)
         return state
 
-    def append(self, line: Line) -> None:
+    def append(self, line: ManifestLine) -> None:
         """Adds a line, whole or not at all."""
         # Names need not be UTF-8; escaped, they survive as they are.
-        changed = {path: _written(entry) for path, entry in line.changed.items()}
+        changed = {path: _entry_to_json(entry) for path, entry in line.changed.items()}
         record = {"step": line.step, "changed": changed, "removed": line.removed}
         self._journal.append(json.dumps(record, ensure_ascii=True, separators=(",", ":")))
 
-    def cut(self, step: int | None = None) -> int | None:
+    def truncate(self, step: int | None = None) -> int | None:
         """Cuts off a torn last line, and with `step` all the lines after it; the last step that is left."""
         end, last = 0, None
-        for line, offset in self._ends():
+        for line, offset in self._lines_with_offsets():
             if step is not None and line.step > step:
                 break
             end, last = offset, line.step
-        self._journal.cut(end)
+        self._journal.truncate(end)
         return last
 
-    def _ends(self) -> Iterator[tuple[Line, int]]:
+    def _lines_with_offsets(self) -> Iterator[tuple[ManifestLine, int]]:
         for number, (text, end) in enumerate(self._journal.lines(), 1):
             try:
-                line = _line(json.loads(text))
+                line = _parse_line(json.loads(text))
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 if end >= self._journal.path.stat().st_size:
                     return
@@ -85,7 +85,7 @@ class Manifest:
             yield line, end
 
 
-def _written(entry: Entry) -> dict[str, Any]:
+def _entry_to_json(entry: Entry) -> dict[str, Any]:
     match entry.kind:
         case "file":
             return {"kind": "file", "mode": entry.mode, "hash": entry.hash, "size": entry.size}
@@ -94,37 +94,42 @@ def _written(entry: Entry) -> dict[str, Any]:
     return {"kind": "link", "target": entry.target}
 
 
-def _line(record: dict[str, Any]) -> Line:
-    changed = {_inside(path): _entry(fields) for path, fields in record["changed"].items()}
-    return Line(_whole(record["step"]), changed, [_inside(path) for path in record["removed"]])
+def _parse_line(record: dict[str, Any]) -> ManifestLine:
+    changed = {_check_inside(path): _parse_entry(fields) for path, fields in record["changed"].items()}
+    return ManifestLine(
+        _check_integer(record["step"]), changed, [_check_inside(path) for path in record["removed"]]
+    )
 
 
-def _inside(path: str) -> str:
+def _check_inside(path: str) -> str:
     # A published run is someone else's: its paths must not lead out of the folder it is restored to.
-    if not OUTSIDE.isdisjoint(path.split("/")):
+    if not UNSAFE_PARTS.isdisjoint(path.split("/")):
         raise ValueError(path)
-    return _name(path)
+    return _check_name(path)
 
 
-def _entry(fields: dict[str, Any]) -> Entry:
+def _parse_entry(fields: dict[str, Any]) -> Entry:
     entry = Entry(**fields)
-    _whole(entry.size)
-    _name(entry.target)
-    right = entry.kind in ("file", "folder", "link") and _whole(entry.mode) == entry.mode & PLAIN
+    _check_integer(entry.size)
+    _check_name(entry.target)
+    right = (
+        entry.kind in ("file", "folder", "link")
+        and _check_integer(entry.mode) == entry.mode & PERMISSION_BITS
+    )
     if not right or (entry.kind == "link" and not entry.target):
         raise ValueError(fields)
-    if entry.kind == "file" and not NAME.fullmatch(entry.hash):
+    if entry.kind == "file" and not HASH_PATTERN.fullmatch(entry.hash):
         raise ValueError(fields)
     return entry
 
 
-def _whole(number: object) -> int:
+def _check_integer(number: object) -> int:
     if type(number) is not int or not 0 <= number < 1 << 63:  # True is no number of steps
         raise ValueError(number)
     return number
 
 
-def _name(text: str) -> str:
+def _check_name(text: str) -> str:
     """What the kernel takes for a name: no NUL, and no half of a character."""
     if b"\0" in os.fsencode(text):
         raise ValueError(text)

@@ -5,34 +5,36 @@ from fnmatch import fnmatchcase
 
 from mlagentbench.errors import ActionError
 
-INSIDE = "workspace"  # the workspace is /workspace inside the sandbox
-DEPTH = 64
-LONGEST = 4000  # a path longer than the kernel's own limit cannot be used by the agent's programs either
+SANDBOX_FOLDER = "workspace"  # the workspace is /workspace inside the sandbox
+MAX_FOLDER_DEPTH = 64
+MAX_PATH_BYTES = (
+    4000  # a path longer than the kernel's own limit cannot be used by the agent's programs either
+)
 
 Parts = tuple[str, ...]
 
 
-def normal(given: str) -> str:
+def normalize_path(given: str) -> str:
     """The path below the workspace that the agent means; the workspace itself is the empty path."""
     if not given:
         raise ActionError("a path is needed, but it is empty")
     if "\0" in given:
-        raise ActionError(f"{shown(given)} is not a path: it holds a NUL byte")
+        raise ActionError(f"{format_path(given)} is not a path: it holds a NUL byte")
     try:
         length = len(given.encode("utf-8", "surrogateescape"))
     except UnicodeEncodeError as error:
-        raise ActionError(f"{shown(given)} is not a path: it cannot be encoded") from error
-    parts = _reduced(given)
+        raise ActionError(f"{format_path(given)} is not a path: it cannot be encoded") from error
+    parts = _resolve_dots(given)
     if given.startswith("/") and parts is not None:
-        parts = parts[1:] if parts[:1] == [INSIDE] else None
+        parts = parts[1:] if parts[:1] == [SANDBOX_FOLDER] else None
     if parts is None:
-        raise ActionError(f"{shown(given)} is outside the workspace")
-    if length > LONGEST or len(parts) > DEPTH:
-        raise ActionError(f"{shown(given)} is too long a path")
+        raise ActionError(f"{format_path(given)} is outside the workspace")
+    if length > MAX_PATH_BYTES or len(parts) > MAX_FOLDER_DEPTH:
+        raise ActionError(f"{format_path(given)} is too long a path")
     return "/".join(parts)
 
 
-def _reduced(given: str) -> list[str] | None:
+def _resolve_dots(given: str) -> list[str] | None:
     parts: list[str] = []
     for part in given.split("/"):
         if part == "..":
@@ -44,13 +46,13 @@ def _reduced(given: str) -> list[str] | None:
     return parts
 
 
-def shown(path: str, longest: int = 200) -> str:
+def format_path(path: str, max_chars: int = 200) -> str:
     """A path as a person or a model can read it: on one line, without what no terminal can print."""
-    text = path if len(path) <= longest else f"{path[:longest]}…"
+    text = path if len(path) <= max_chars else f"{path[:max_chars]}…"
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def shown_size(size: int) -> str:
+def format_size(size: int) -> str:
     """A number of bytes for people: 1.2 kB."""
     if size < 1000:
         return f"{size} B"
@@ -58,27 +60,27 @@ def shown_size(size: int) -> str:
     return f"{size / 1000**power:.1f} {('kB', 'MB', 'GB', 'TB', 'PB')[power - 1]}"
 
 
-class Globs:
+class PathPatterns:
     """Marks paths; whatever lies below a marked one is marked too, so `data/` and `data/**` are the same."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self._patterns = [_split(pattern) for pattern in patterns]
 
-    def mark(self, path: str) -> bool:
+    def matches(self, path: str) -> bool:
         """Whether a normal path is marked, or lies below one that is."""
         parts = tuple(path.split("/")) if path else ()
         above = [parts[:n] for n in range(1, len(parts) + 1)]
         return any(_match(each, pattern) for pattern in self._patterns for each in above)
 
-    def name_below(self, path: str) -> bool:
+    def names_path_below(self, path: str) -> bool:
         """Whether a pattern spells out `path` as a folder that holds something marked."""
         parts = tuple(path.split("/")) if path else ()
         return any(len(parts) < len(p) and parts == p[: len(parts)] for p in self._patterns)
 
-    def may_mark_below(self, path: str) -> bool:
+    def may_match_below(self, path: str) -> bool:
         """Whether something inside the folder `path` could be marked: if not, nobody needs to look."""
         parts = tuple(path.split("/")) if path else ()
-        return any(_lead(parts, pattern) for pattern in self._patterns)
+        return any(_may_match_below(parts, pattern) for pattern in self._patterns)
 
 
 def _split(pattern: str) -> Parts:
@@ -96,9 +98,9 @@ def _match(parts: Parts, pattern: Parts) -> bool:
     return bool(parts) and fnmatchcase(parts[0], pattern[0]) and _match(parts[1:], pattern[1:])
 
 
-def _lead(parts: Parts, pattern: Parts) -> bool:
+def _may_match_below(parts: Parts, pattern: Parts) -> bool:
     if not parts or not pattern:
         return bool(pattern)
     if pattern[0] == "**":
         return True
-    return fnmatchcase(parts[0], pattern[0]) and _lead(parts[1:], pattern[1:])
+    return fnmatchcase(parts[0], pattern[0]) and _may_match_below(parts[1:], pattern[1:])

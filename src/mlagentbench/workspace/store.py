@@ -13,21 +13,27 @@ from typing import NamedTuple
 from blake3 import blake3
 
 from mlagentbench.errors import ActionError, Fault
-from mlagentbench.workspace.diff import difference
-from mlagentbench.workspace.manifest import Entry, Line, Manifest, State
-from mlagentbench.workspace.objects import Objects
-from mlagentbench.workspace.paths import normal, shown, shown_size
-from mlagentbench.workspace.restore import lay_out
-from mlagentbench.workspace.scan import Bounds, Signature, scan, trusted
-from mlagentbench.workspace.scan import TooBig as TooBig
-from mlagentbench.workspace.tree import CREATE, PLAIN, Walk, faults, write_all
+from mlagentbench.workspace.diff import format_diff
+from mlagentbench.workspace.manifest import Entry, Manifest, ManifestLine, State
+from mlagentbench.workspace.object_store import ObjectStore
+from mlagentbench.workspace.paths import format_path, format_size, normalize_path
+from mlagentbench.workspace.restore import restore_state
+from mlagentbench.workspace.scan import Signature, WorkspaceLimits, reliable_signatures, scan_workspace
+from mlagentbench.workspace.scan import WorkspaceTooLarge as WorkspaceTooLarge
+from mlagentbench.workspace.tree import (
+    CREATE_FLAGS,
+    PERMISSION_BITS,
+    TreeWalker,
+    os_errors_as_faults,
+    write_all,
+)
 
-CONTENT_CAP = 64 << 20
-DIFF_CAP = 200_000
-QUICK = 1_000_000  # lines times lines of one file, where hundreds of steps are told
+MAX_CONTENT_BYTES = 64 << 20
+MAX_DIFF_CHARS = 200_000
+MAX_LINE_PAIRS_PER_STEP = 1_000_000  # lines times lines of one file, where hundreds of steps are told
 
 
-class Change(NamedTuple):
+class ChangedPaths(NamedTuple):
     """The paths that a step changed; false if there are none."""
 
     added: tuple[str, ...] = ()
@@ -46,119 +52,131 @@ class Store:
     ) -> None:
         self.folder = folder
         self.workspace = workspace.resolve() if workspace else None
-        self._objects = Objects(folder / "objects", known)
+        self._objects = ObjectStore(folder / "objects", known)
         self._manifest = Manifest(folder / "manifest.jsonl")
-        self._open = False  # for writing
-        self._last: int | None = None
+        self._is_open_for_writing = False  # for writing
+        self._last_step: int | None = None
         self._state: State = {}  # after the last step
-        self._seen: dict[str, Signature] = {}  # a path that still bears this is still what _state says
-        self.mapped: Callable[[], set[int]] = set  # inodes of files that somebody can change without a trace
+        self._signatures: dict[str, Signature] = {}  # a path that still bears this is still what _state says
+        self.mapped_inodes: Callable[[], set[int]] = (
+            set  # inodes of files that somebody can change without a trace
+        )
 
     def snapshot(
-        self, step: int, max_bytes: int | None = None, max_files: int | None = None, max_history: int | None = None
-    ) -> Change:
+        self,
+        step: int,
+        max_bytes: int | None = None,
+        max_files: int | None = None,
+        max_history_bytes: int | None = None,
+    ) -> ChangedPaths:
         """Records what changed in the workspace since the last snapshot."""
         if self.workspace is None:
             raise ValueError("this store has no workspace to take a snapshot of")
-        with faults(f"snapshot of step {step}"):
+        with os_errors_as_faults(f"snapshot of step {step}"):
             self._open_for_writing()
-            if self._last is not None and step < self._last:
-                raise Fault(f"step {step} is already past: the last snapshot is of step {self._last}")
-            self._objects.most = max_history
+            if self._last_step is not None and step < self._last_step:
+                raise Fault(f"step {step} is already past: the last snapshot is of step {self._last_step}")
+            self._objects.max_total_bytes = max_history_bytes
             started = time.time_ns()
-            with Walk(self.workspace, needs=0o700) as walk:
-                found = scan(walk, Bounds(max_bytes, max_files))
-                changed = self._changed(walk, found)
+            with TreeWalker(self.workspace, required_mode=0o700) as walk:
+                found = scan_workspace(walk, WorkspaceLimits(max_bytes, max_files))
+                changed = self._record_changes(walk, found)
         removed = sorted(self._state.keys() - found.keys())
-        change = Change(
+        change = ChangedPaths(
             tuple(sorted(path for path in changed if path not in self._state)),
             tuple(sorted(path for path in changed if path in self._state)),
             tuple(removed),
         )
         if change:
-            self._manifest.append(Line(step, changed, removed))
-            self._last = step
+            self._manifest.append(ManifestLine(step, changed, removed))
+            self._last_step = step
             for path in removed:
                 del self._state[path]
             self._state.update(changed)
-        self._seen = trusted(found, started, self.mapped())
+        self._signatures = reliable_signatures(found, started, self.mapped_inodes())
         return change
 
-    def _changed(self, walk: Walk, found: dict[str, Signature]) -> State:
+    def _record_changes(self, walk: TreeWalker, found: dict[str, Signature]) -> State:
         changed: State = {}
-        seen = self._seen
+        seen = self._signatures
         for path, sign in found.items():
             if seen.get(path) != sign:
-                entry = self._entry(walk, path, sign)
+                entry = self._record_entry(walk, path, sign)
                 if entry != self._state.get(path):
                     changed[path] = entry
         return changed
 
-    def _entry(self, walk: Walk, path: str, sign: Signature) -> Entry:
+    def _record_entry(self, walk: TreeWalker, path: str, sign: Signature) -> Entry:
         mode = sign[0]
         if stat.S_ISDIR(mode):
-            return Entry("folder", mode & PLAIN)
+            return Entry("folder", mode & PERMISSION_BITS)
         if stat.S_ISLNK(mode):
             folder, _, name = path.rpartition("/")
-            return Entry("link", target=os.readlink(name, dir_fd=walk.folder(folder)))
-        fd = walk.file(path)
+            return Entry("link", target=os.readlink(name, dir_fd=walk.open_folder(folder)))
+        fd = walk.open_file(path)
         try:
             name, size = self._objects.put(fd)
         finally:
             os.close(fd)
-        return Entry("file", mode & PLAIN, name, size)
+        return Entry("file", mode & PERMISSION_BITS, name, size)
 
     def restore(
         self,
         step: int,
         folder: Path,
         owner: int | None = None,
-        over: Mapping[str, Entry] = MappingProxyType({}),
+        overrides: Mapping[str, Entry] = MappingProxyType({}),
     ) -> None:
         """Makes a folder exactly what the workspace was after a step, but for what `over` says."""
-        wanted = {**self.state(step), **over}
+        wanted = {**self.state(step), **overrides}
         ours = folder.resolve() == self.workspace
-        same = {p: s for p, s in self._seen.items() if ours and self._state.get(p) == wanted.get(p)}
-        with faults(f"restoring step {step}"):
+        same = {p: s for p, s in self._signatures.items() if ours and self._state.get(p) == wanted.get(p)}
+        with os_errors_as_faults(f"restoring step {step}"):
             if ours:
                 self._open_for_writing()
-                self._seen = {}
-            lay_out(folder, wanted, lambda path, entry: self._content(path, entry, step), same, owner)
+                self._signatures = {}
+            restore_state(
+                folder, wanted, lambda path, entry: self._read_chunks(path, entry, step), same, owner
+            )
             if ours:
                 started = time.time_ns()
-                with Walk(folder, needs=0o700) as walk:
-                    found = trusted(scan(walk, Bounds()), started, self.mapped())
-                self._seen = {p: s for p, s in found.items() if self._state.get(p) == wanted.get(p)}
+                with TreeWalker(folder, required_mode=0o700) as walk:
+                    found = reliable_signatures(
+                        scan_workspace(walk, WorkspaceLimits()), started, self.mapped_inodes()
+                    )
+                self._signatures = {p: s for p, s in found.items() if self._state.get(p) == wanted.get(p)}
 
     def rewind(self, step: int) -> None:
         """Forgets all the steps after this one."""
-        with faults(f"rewinding to step {step}"):
+        with os_errors_as_faults(f"rewinding to step {step}"):
             self._open_for_writing()
-            self._last = self._manifest.cut(step)
+            self._last_step = self._manifest.truncate(step)
         self._state = self._manifest.state()
-        self._seen = {}
+        self._signatures = {}
 
     def _open_for_writing(self) -> None:
-        if not self._open:
-            self._objects.prepare()
-            self._last = self._manifest.cut()
+        if not self._is_open_for_writing:
+            self._objects.open_for_writing()
+            self._last_step = self._manifest.truncate()
             self._state = self._manifest.state()
-            self._open = True
+            self._is_open_for_writing = True
 
     def state(self, step: int) -> State:
         """Every file, folder and link there was after a step."""
-        with faults("manifest"):
+        with os_errors_as_faults("manifest"):
             return self._manifest.state(step)
 
-    def lines(self) -> Iterator[Line]:
+    def manifest_lines(self) -> Iterator[ManifestLine]:
         """What each step changed, oldest first."""
-        with faults("manifest"):
+        with os_errors_as_faults("manifest"):
             yield from self._manifest.lines()
 
-    def history(self, path: str) -> list[int]:
+    def steps_changing(self, path: str) -> list[int]:
         """The steps that changed a path, oldest first."""
-        with faults("manifest"):
-            return [line.step for line in self._manifest.lines() if path in line.changed or path in line.removed]
+        with os_errors_as_faults("manifest"):
+            return [
+                line.step for line in self._manifest.lines() if path in line.changed or path in line.removed
+            ]
 
     def tree_hash(self, step: int) -> str:
         """One hash over all of a state: names, modes, contents, link targets."""
@@ -167,25 +185,25 @@ class Store:
             digest.update(ascii((path, *entry)).encode() + b"\n")
         return digest.hexdigest()
 
-    def content(self, step: int, path: str, cap: int = CONTENT_CAP) -> bytes:
+    def read_content(self, step: int, path: str, max_bytes: int = MAX_CONTENT_BYTES) -> bytes:
         """One file as it was after a step."""
-        name, entry = self._file(step, path)
-        if entry.size > cap:
-            raise ActionError(f"{shown(path)} is too big ({shown_size(entry.size)})")
-        with faults(f"{shown(path)} at step {step}"):
-            return b"".join(self._content(name, entry, step))
+        name, entry = self._find_file(step, path)
+        if entry.size > max_bytes:
+            raise ActionError(f"{format_path(path)} is too big ({format_size(entry.size)})")
+        with os_errors_as_faults(f"{format_path(path)} at step {step}"):
+            return b"".join(self._read_chunks(name, entry, step))
 
     def export(self, step: int, path: str, target: Path) -> None:
         """Writes one file as it was after a step to a place of the host's, whole or not at all."""
-        self.export_entry(step, *self._file(step, path), target)
+        self.export_entry(step, *self._find_file(step, path), target)
 
     def export_entry(self, step: int, path: str, entry: Entry, target: Path) -> None:
         """The same, of a file that was looked up already: the whole manifest is read for a look."""
         partial = target.with_name(f".{secrets.token_hex(8)}.part")
-        with faults(f"{shown(path)} at step {step}"):
-            fd = os.open(partial, CREATE, 0o644)
+        with os_errors_as_faults(f"{format_path(path)} at step {step}"):
+            fd = os.open(partial, CREATE_FLAGS, 0o644)
             try:
-                for chunk in self._content(path, entry, step):
+                for chunk in self._read_chunks(path, entry, step):
                     write_all(fd, chunk)
                 partial.rename(target)
             except BaseException:
@@ -195,41 +213,51 @@ class Store:
             finally:
                 os.close(fd)
 
-    def diff(self, old: int, new: int, cap: int = DIFF_CAP) -> str:
+    def diff(self, old: int, new: int, max_chars: int = MAX_DIFF_CHARS) -> str:
         """What changed from one step to another: a unified diff of text, one line for anything else."""
-        with faults("diff"):
-            return difference(
+        with os_errors_as_faults("diff"):
+            return format_diff(
                 self.state(old),
                 self.state(new),
-                lambda path, entry: b"".join(self._content(path, entry, old)),
-                lambda path, entry: b"".join(self._content(path, entry, new)),
-                cap,
+                lambda path, entry: b"".join(self._read_chunks(path, entry, old)),
+                lambda path, entry: b"".join(self._read_chunks(path, entry, new)),
+                max_chars,
             )
 
-    def eventful(self) -> set[int]:
+    def steps_with_changes(self) -> set[int]:
         """The steps that changed anything."""
-        with faults("manifest"):
+        with os_errors_as_faults("manifest"):
             return {line.step for line in self._manifest.lines()}
 
-    def changes(self, after: int = 0, cap: int = DIFF_CAP) -> Iterator[tuple[int, str]]:
+    def iter_step_diffs(self, after: int = 0, max_chars: int = MAX_DIFF_CHARS) -> Iterator[tuple[int, str]]:
         """What each step did, as `diff` tells it, in one reading; a content that is not here is only named."""
         state: State = {}
-        with faults("diff"):
+        with os_errors_as_faults("diff"):
             for line in self._manifest.lines():
                 if line.step > after:
                     before = {path: state[path] for path in (*line.changed, *line.removed) if path in state}
-                    yield line.step, difference(before, line.changed, self._at_hand, self._at_hand, cap, QUICK)
+                    yield (
+                        line.step,
+                        format_diff(
+                            before,
+                            line.changed,
+                            self._content_or_placeholder,
+                            self._content_or_placeholder,
+                            max_chars,
+                            MAX_LINE_PAIRS_PER_STEP,
+                        ),
+                    )
                 for path in line.removed:
                     state.pop(path, None)
                 state.update(line.changed)
 
-    def _at_hand(self, path: str, entry: Entry) -> bytes:
+    def _content_or_placeholder(self, path: str, entry: Entry) -> bytes:
         try:
-            return b"".join(self._objects.chunks(entry.hash, entry.size, shown(path)))
+            return b"".join(self._objects.read_chunks(entry.hash, entry.size, format_path(path)))
         except Fault:
             return b"\0"  # which is no text, so that only kind and size are told
 
-    def check(self) -> list[str]:
+    def find_problems(self) -> list[str]:
         """What is wrong with the store: every content of every step must be there and be right."""
         problems, checked = [], set()
         try:
@@ -237,28 +265,28 @@ class Store:
                 for path, entry in line.changed.items():
                     if entry.kind == "file" and entry.hash not in checked:
                         checked.add(entry.hash)
-                        problems += self._problem(path, entry, line.step)
+                        problems += self._entry_problems(path, entry, line.step)
         except Fault as fault:
             problems.append(str(fault))
         return problems
 
-    def _problem(self, path: str, entry: Entry, step: int) -> list[str]:
+    def _entry_problems(self, path: str, entry: Entry, step: int) -> list[str]:
         try:
-            with faults(f"{shown(path)} at step {step}"):
-                for _ in self._content(path, entry, step):
+            with os_errors_as_faults(f"{format_path(path)} at step {step}"):
+                for _ in self._read_chunks(path, entry, step):
                     pass
         except Fault as fault:
             return [str(fault)]
         return []
 
-    def _content(self, path: str, entry: Entry, step: int) -> Iterator[bytes]:
-        return self._objects.chunks(entry.hash, entry.size, f"{shown(path)} at step {step}")
+    def _read_chunks(self, path: str, entry: Entry, step: int) -> Iterator[bytes]:
+        return self._objects.read_chunks(entry.hash, entry.size, f"{format_path(path)} at step {step}")
 
-    def _file(self, step: int, path: str) -> tuple[str, Entry]:
-        name = normal(path)
+    def _find_file(self, step: int, path: str) -> tuple[str, Entry]:
+        name = normalize_path(path)
         entry = self.state(step).get(name)
         if entry is None:
-            raise ActionError(f"{shown(path)} does not exist at step {step}")
+            raise ActionError(f"{format_path(path)} does not exist at step {step}")
         if entry.kind != "file":
-            raise ActionError(f"{shown(path)} is a {entry.kind} at step {step}")
+            raise ActionError(f"{format_path(path)} is a {entry.kind} at step {step}")
         return name, entry

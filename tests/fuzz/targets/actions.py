@@ -7,12 +7,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from mlagentbench.environment import Environment
+from mlagentbench.environment.environment import Environment
 from mlagentbench.models.base import Model
-from mlagentbench.records import Call, Contestant, Limits, Prompt, Reply
+from mlagentbench.records import AgentSpec, Call, Limits, Prompt, Reply
 from mlagentbench.runner.folder import RunFolder
-from mlagentbench.runner.run import enter, lay_out
-from mlagentbench.runner.setup import Setup, set_up
+from mlagentbench.runner.run import open_environment, populate_workspace
+from mlagentbench.runner.setup import Setup, prepare_setup
 
 RAISES = ()
 WEIGHT, SHORT = 20, 60
@@ -30,7 +30,9 @@ paths = (
 )
 contents = letters | st.sampled_from(["x = 1\n", "a\n" * 3000, "\r\n\x0c\u2028", "é" * 9000, "Action: {}"])
 lines = st.integers(-2, 12) | st.sampled_from([2**64, -(2**64), 10**400])
-values = paths | contents | lines | st.none() | st.booleans() | st.floats() | st.lists(st.integers(), max_size=2)
+values = (
+    paths | contents | lines | st.none() | st.booleans() | st.floats() | st.lists(st.integers(), max_size=2)
+)
 SHAPES: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "List Files": {"dir_path": paths},
     "Read File": {"file_name": paths},
@@ -50,8 +52,12 @@ SHAPES: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "Understand File": {"file_name": paths, "things_to_look_for": contents},
     "Reflection": {"things_to_reflect_on": contents},
 }
-fitting = st.sampled_from([*SHAPES]).flatmap(lambda name: st.tuples(st.just(name), st.fixed_dictionaries(SHAPES[name])))
-any_args = st.dictionaries(st.sampled_from(["file_name", "content", "script_name"]) | letters, values, max_size=4)
+fitting = st.sampled_from([*SHAPES]).flatmap(
+    lambda name: st.tuples(st.just(name), st.fixed_dictionaries(SHAPES[name]))
+)
+any_args = st.dictionaries(
+    st.sampled_from(["file_name", "content", "script_name"]) | letters, values, max_size=4
+)
 replies = st.sampled_from(["```python\nx = 2\n```", "", "```\n", "y = 3"]) | contents
 STRATEGY = st.tuples(fitting | st.tuples(st.sampled_from([*SHAPES]) | letters, any_args), replies)
 
@@ -82,9 +88,13 @@ class Runs:
 
     def _begun(self) -> Environment:
         self.count += 1
-        spec = self.setup.spec(Contestant(agent="nobody"), 0, Limits(steps=10 * ROUND, files=2000, disk_gb=0.2))
-        env = enter(self.setup, RunFolder.create(self.room / f"run-{self.count}", spec), models={"main": self.model})
-        lay_out(env, self.setup)
+        spec = self.setup.create_run_spec(
+            AgentSpec(agent="nobody"), 0, Limits(steps=10 * ROUND, files=2000, disk_gb=0.2)
+        )
+        env = open_environment(
+            self.setup, RunFolder.create(self.room / f"run-{self.count}", spec), models={"main": self.model}
+        )
+        populate_workspace(env, self.setup)
         return env
 
     def close(self) -> None:
@@ -95,7 +105,7 @@ class Runs:
 @contextmanager
 def opened(room: Path) -> Iterator[Runs]:
     """A place for runs."""
-    runs = Runs(room, set_up(str(TOY), "open", "none", lambda line: None))
+    runs = Runs(room, prepare_setup(str(TOY), "open", "none", lambda line: None))
     try:
         yield runs
     finally:

@@ -10,8 +10,8 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 from blake3 import blake3
 from mutation import dumped, grafted, mutated
 
+from mlagentbench.bundles.read import unpack_bundle
 from mlagentbench.errors import Fault, UsageError
-from mlagentbench.reports.unbundle import unpack
 from mlagentbench.runner.folder import RunFolder
 
 RAISES = (UsageError, Fault)
@@ -76,8 +76,8 @@ def attempt(case: bytes, room: Path) -> None:
     place.mkdir()
     before = {*room.iterdir()}
     try:
-        folder = RunFolder(unpack(path, place))
-        folder.steps(), list(folder.calls()), folder.store(writable=False).check()
+        folder = RunFolder(unpack_bundle(path, place))
+        folder.steps(), list(folder.calls()), folder.open_store(writable=False).find_problems()
     except UsageError as error:
         assert "\n" not in str(error), str(error)
         raise

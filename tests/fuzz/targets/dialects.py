@@ -7,11 +7,11 @@ from random import Random
 from mutation import dumped, grafted
 from questions import ANSWERS, QUESTIONS
 
-from mlagentbench.endpoint.base import Malformed, parsed
+from mlagentbench.endpoint.base import MalformedRequest, parse_body
 from mlagentbench.endpoint.server import DIALECTS
 from mlagentbench.records import Prompt
 
-RAISES = (Malformed,)
+RAISES = (MalformedRequest,)
 WEIGHT, SHORT = 120, 600
 MAKERS = {path: grafted(bodies) for path, bodies in QUESTIONS.items()}
 CHAT, TALK = "/v1/chat/completions", [{"role": "user", "content": "hi"}]
@@ -29,7 +29,8 @@ FOUND = [
 ] + [
     (
         CHAT,
-        b'{"messages": [{"role": "user"}], "tools": [{"function": {"name": "a", "parameters": {"a": %s}}}]}' % deep,
+        b'{"messages": [{"role": "user"}], "tools": [{"function": {"name": "a", "parameters": {"a": %s}}}]}'
+        % deep,
         0,
     )
     for deep in (b"[" * 300 + b"]" * 300,)
@@ -43,7 +44,7 @@ def make(random: Random) -> tuple[str, bytes, int]:
 
 def attempt(case: tuple[str, bytes, int], room: Path) -> None:
     path, data, answer = case
-    dialect, body, reply = DIALECTS[path], parsed(data), ANSWERS[answer]
-    Prompt.model_validate_json(dialect.read(body).model_dump_json())
-    assert json.dumps(dialect.write(reply))
-    assert all(dialect.frame(event) for event in dialect.events(reply, body))
+    dialect, body, reply = DIALECTS[path], parse_body(data), ANSWERS[answer]
+    Prompt.model_validate_json(dialect.parse_request(body).model_dump_json())
+    assert json.dumps(dialect.response_body(reply))
+    assert all(dialect.encode_event(event) for event in dialect.stream_events(reply, body))

@@ -3,7 +3,7 @@
 from pathlib import Path
 from random import Random
 
-from mlagentbench.actions.base import SHOWN, difference
+from mlagentbench.actions.base import MAX_DIFF_CHARS, format_text_diff
 
 RAISES = ()
 WEIGHT, SHORT = 10, 40
@@ -13,17 +13,23 @@ def make(random: Random) -> tuple[str, str]:
     kinds = random.choice((2, 5, 30, 150, 1000))
     lines = random.choice((5, 50, 300, 300, 1000)) if random.random() < 0.98 else 20_000
     old = [f"{random.randrange(kinds)}" for _ in range(lines)]
-    new = [line for line in old if random.random() < 0.9] if random.random() < 0.5 else random.sample(old, len(old))
+    new = (
+        [line for line in old if random.random() < 0.9]
+        if random.random() < 0.5
+        else random.sample(old, len(old))
+    )
     ends = ("\n", "\n", "\r\n", "\x0c", "\u2028", "")
     return random.choice(ends).join(old), random.choice(ends).join(new)
 
 
-OTHERS = ["\n".join(f"{number}\n{letter}" for number in range(10_000)) for letter in "ab"]  # every second line
+OTHERS = [
+    "\n".join(f"{number}\n{letter}" for number in range(10_000)) for letter in "ab"
+]  # every second line
 FOUND = [(OTHERS[0], OTHERS[1])]
 
 
 def attempt(case: tuple[str, str], room: Path) -> None:
     old, new = case
-    change = difference(old, new, "old", "new")
-    assert len(change) < SHOWN + 100
+    change = format_text_diff(old, new, "old", "new")
+    assert len(change) < MAX_DIFF_CHARS + 100
     assert change or old.splitlines() == new.splitlines()

@@ -47,8 +47,20 @@ WORDS = [
         b"Content-Length: -1\r\n",
         b"Connection: close\r\n",
     ),
-    *(b"Content-Length: " + b"9" * 5000 + b"\r\n", b"Transfer-Encoding: chunked\r\n", b"Expect: 100-continue\r\n"),
-    *(b"A: b\r\n" * 120, b"A" * 70_000, "Content-Length: ²\r\n".encode("latin-1"), b'"\\ud800"', b"%00", b"//", b"*"),
+    *(
+        b"Content-Length: " + b"9" * 5000 + b"\r\n",
+        b"Transfer-Encoding: chunked\r\n",
+        b"Expect: 100-continue\r\n",
+    ),
+    *(
+        b"A: b\r\n" * 120,
+        b"A" * 70_000,
+        "Content-Length: ²\r\n".encode("latin-1"),
+        b'"\\ud800"',
+        b"%00",
+        b"//",
+        b"*",
+    ),
 ]
 FOUND = [(True, b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: %s\r\n\r\n{}" % (b"9" * 5000))]
 damaged = mutated(SEEDS, WORDS)
@@ -71,14 +83,14 @@ class Asked:
         threading.Thread(target=self._attend, daemon=True).start()
 
     def _attend(self) -> None:
-        while question := self.endpoint.questions.get():
+        while question := self.endpoint.requests.get():
             if sum(len(message.text) for message in question.prompt.messages) % 5:
                 question.answer(next(self._answers))
             else:
                 question.refuse("context_length_exceeded", "too long")
 
     def close(self) -> None:
-        self.endpoint.questions.put(None)  # type: ignore[arg-type]
+        self.endpoint.requests.put(None)  # type: ignore[arg-type]
         self.endpoint.close()
 
 

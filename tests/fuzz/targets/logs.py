@@ -7,9 +7,9 @@ from random import Random
 
 from mutation import dumped, grafted, mutated
 
-from mlagentbench.adapters.original.logs import Logs
-from mlagentbench.adapters.original.original import read_original
-from mlagentbench.adapters.original.scores import Claims
+from mlagentbench.adapters.original.claimed_scores import ClaimedScores
+from mlagentbench.adapters.original.log_folder import LogFolder
+from mlagentbench.adapters.original.original_run import read_original_run
 from mlagentbench.errors import UsageError
 from mlagentbench.records import ModelCall, Step
 
@@ -33,9 +33,35 @@ FILES = {
     "scores.json": json.dumps({"logs/env_log/trace.json": {"final_score": 0.5}}),
 }
 WORDS = [
-    *(b"Action: ", b"\nAction Input:", b"\nObservation:", b"Thought:", b"```\n", b"Step 0:\n", b"Namespace(", b"\n"),
-    *(b"===prompt===\n", b"\n===gpt-4 response (1)===\n", b"\n===tokens===\n", b"COMMAND = ", b" ARGUMENTS = ", b" "),
-    *(b"NEXT ACTION: COMMAND = ", b"SYSTEM: ", b"THOUGHTS: ", b'"steps": [', b"1e-323", b"1e10", b"-", b"(", b"{'a': "),
+    *(
+        b"Action: ",
+        b"\nAction Input:",
+        b"\nObservation:",
+        b"Thought:",
+        b"```\n",
+        b"Step 0:\n",
+        b"Namespace(",
+        b"\n",
+    ),
+    *(
+        b"===prompt===\n",
+        b"\n===gpt-4 response (1)===\n",
+        b"\n===tokens===\n",
+        b"COMMAND = ",
+        b" ARGUMENTS = ",
+        b" ",
+    ),
+    *(
+        b"NEXT ACTION: COMMAND = ",
+        b"SYSTEM: ",
+        b"THOUGHTS: ",
+        b'"steps": [',
+        b"1e-323",
+        b"1e10",
+        b"-",
+        b"(",
+        b"{'a': ",
+    ),
 ]
 HEADS = b"===prompt===\nx\n===gpt-4 response (1)===\n"
 FOUND = [
@@ -65,11 +91,11 @@ def attempt(case: dict[str, bytes], room: Path) -> None:
     for name, text in FILES.items():
         (room / name).parent.mkdir(parents=True, exist_ok=True)
         (room / name).write_bytes(case.get(name, text.encode()))
-    run = read_original(Logs(room, "a log"))
+    run = read_original_run(LogFolder(room, "a log"))
     for step in run.steps:
         Step.model_validate_json(step.model_dump_json())
     for call in run.calls:
         ModelCall.model_validate_json(call.model_dump_json())
     assert [step.number for step in run.steps] == [*range(1, len(run.steps) + 1)]
     assert all(note.isprintable() for note in run.logs.notes)
-    Claims([room / "scores.json"]).score(run)
+    ClaimedScores([room / "scores.json"]).score(run)

@@ -8,8 +8,8 @@ from types import ModuleType
 
 from mutation import mutated
 
-from mlagentbench.discovery import module_at
-from mlagentbench.task import SUITE
+from mlagentbench.discovery import load_module_from_file
+from mlagentbench.task import BUILTIN_TASKS_DIR
 
 RAISES = (ValueError,)
 WEIGHT, SHORT = 90, 400
@@ -44,7 +44,7 @@ def make(random: Random) -> bytes:
 @contextmanager
 def opened(room: Path) -> Iterator[ModuleType]:
     """The grader."""
-    yield module_at(SUITE / "identify-contrails" / "grade.py")
+    yield load_module_from_file(BUILTIN_TASKS_DIR / "identify-contrails" / "grade.py")
 
 
 def attempt(case: bytes, grader: ModuleType) -> None:

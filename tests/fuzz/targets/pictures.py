@@ -8,9 +8,9 @@ from types import ModuleType
 import pandas as pd
 from mutation import mutated
 
-from mlagentbench.discovery import module_at
+from mlagentbench.discovery import load_module_from_file
 from mlagentbench.errors import InvalidSubmission
-from mlagentbench.task import SUITE
+from mlagentbench.task import BUILTIN_TASKS_DIR
 
 RAISES = (InvalidSubmission,)
 WEIGHT, SHORT = 20, 100
@@ -45,7 +45,7 @@ def opened(room: Path) -> Iterator[tuple[Path, ModuleType]]:
     (room / "answers.csv").write_bytes(ANSWERS)
     (room / "known.csv").write_text("category\n" + "".join(f"{number}\n" for number in range(1, 31)))
     pd.array(["a"], dtype="str")  # its allocator takes a gigabyte of addresses, before these are counted
-    yield room, module_at(SUITE / "fathomnet" / "grade.py")
+    yield room, load_module_from_file(BUILTIN_TASKS_DIR / "fathomnet" / "grade.py")
 
 
 def attempt(case: bytes, thing: tuple[Path, ModuleType]) -> None:

@@ -11,9 +11,9 @@ from mlagentbench.grading import driver
 RAISES = (ValueError,)
 WEIGHT, SHORT = 90, 500
 SEEDS = [
-    driver.pack([np.arange(6.0).reshape(2, 3)]),
-    driver.pack([np.array(3), np.zeros((0, 4), "f4"), np.ones(5, bool)]),
-    driver.pack([np.zeros((1,) * 16, "i1"), np.array([[1, 2]], "u2")]),
+    driver.pack_arrays([np.arange(6.0).reshape(2, 3)]),
+    driver.pack_arrays([np.array(3), np.zeros((0, 4), "f4"), np.ones(5, bool)]),
+    driver.pack_arrays([np.zeros((1,) * 16, "i1"), np.array([[1, 2]], "u2")]),
     b"",
 ]
 SIZES = (0, 1, 2, 1 << 16, 1 << 31, (1 << 31) + 1, 1 << 32, 1 << 61, (1 << 64) - 1)
@@ -24,6 +24,6 @@ make = mutated(SEEDS, WORDS)
 
 
 def attempt(case: bytes, room: Path) -> None:
-    arrays = driver.unpack(bytearray(case))
+    arrays = driver.unpack_arrays(bytearray(case))
     assert sum(array.nbytes for array in arrays) <= len(case)
-    assert driver.pack(arrays) == case
+    assert driver.pack_arrays(arrays) == case

@@ -7,9 +7,21 @@ from random import Random
 from mutation import dumped, grafted
 from pydantic import ValidationError
 
-from mlagentbench.records import Call, Message, ModelCall, Prompt, Record, Reply, Result, RunSpec, Step, Tool, ToolCall
-from mlagentbench.sandbox.access.record import Access
-from mlagentbench.task import explain
+from mlagentbench.records import (
+    Call,
+    Message,
+    ModelCall,
+    Prompt,
+    Record,
+    Reply,
+    Result,
+    RunSpec,
+    Step,
+    Tool,
+    ToolCall,
+)
+from mlagentbench.sandbox.access_log.records import Access
+from mlagentbench.task import describe_validation_error
 
 RAISES = ()
 WEIGHT, SHORT = 100, 400
@@ -49,7 +61,7 @@ def attempt(case: tuple[type[Record], bytes], room: Path) -> None:
     try:
         record = kind.model_validate_json(data)
     except ValidationError as error:
-        told = explain(error)
+        told = describe_validation_error(error)
         assert told.isprintable() and len(told) < 1000, told
         return
     written = record.model_dump_json()

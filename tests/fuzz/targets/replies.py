@@ -6,13 +6,13 @@ from pathlib import Path
 
 from mutation import mutated
 
-from mlagentbench.actions.base import load
+from mlagentbench.actions.base import load_actions
 from mlagentbench.errors import ActionError
-from mlagentbench.language.replies import Misread, code, read_reply
+from mlagentbench.language.replies import UnreadableReply, extract_code, parse_reply
 
-RAISES = (Misread,)
+RAISES = (UnreadableReply,)
 WEIGHT, SHORT = 160, 400
-ACTIONS = load(models=True)
+ACTIONS = load_actions(models=True)
 WRITTEN = json.dumps({"file_name": "train.py", "content": 'print("Action: {}")\n'})
 SEEDS = [
     f"Thought: look\nAction: Write File\nAction Input: {WRITTEN}".encode(),
@@ -22,8 +22,35 @@ SEEDS = [
     b"Here:\n```python\nx = 1\n```\nand\n````\ny = '''\n```\n'''\n````\n",
 ]
 WORDS = [
-    *(b"Thought:", b"Action:", b"Action Input:", b"Observation:", b"\nAction: ", b"**", b"```", b"```python\n", b"~~~"),
-    *(b"\n", b"\n\n\n", b" ", b"> 1. ", b"{", b"}", b'"', b"'", b":", b",", b"[", b"//", b"/*", b"#", b'"""', b"\\u"),
+    *(
+        b"Thought:",
+        b"Action:",
+        b"Action Input:",
+        b"Observation:",
+        b"\nAction: ",
+        b"**",
+        b"```",
+        b"```python\n",
+        b"~~~",
+    ),
+    *(
+        b"\n",
+        b"\n\n\n",
+        b" ",
+        b"> 1. ",
+        b"{",
+        b"}",
+        b'"',
+        b"'",
+        b":",
+        b",",
+        b"[",
+        b"//",
+        b"/*",
+        b"#",
+        b'"""',
+        b"\\u",
+    ),
 ]
 
 FOUND = [b"```x\n" * 20_000, b"Action:\n" * 12_000]
@@ -34,6 +61,6 @@ make = mutated(SEEDS, WORDS)
 def attempt(case: bytes, room: Path) -> None:
     said = case.decode("utf-8", "replace")
     with suppress(ActionError):
-        assert code(said)
-    call, _ = read_reply(said, ACTIONS, ["Thought"])
+        assert extract_code(said)
+    call, _ = parse_reply(said, ACTIONS, ["Thought"])
     assert call.action in ACTIONS

@@ -20,7 +20,17 @@ LINK = {
     "removed": [],
 }
 PARSED = [json.loads(line) for line in LINES] + [LINK]
-WORDS = [b'"size":', b'"mode":', b'"kind":"link"', b'"target":"/"', b'"../x"', b'"a/b"', b"\n", b"{}", b"[" * 5000]
+WORDS = [
+    b'"size":',
+    b'"mode":',
+    b'"kind":"link"',
+    b'"target":"/"',
+    b'"../x"',
+    b'"a/b"',
+    b"\n",
+    b"{}",
+    b"[" * 5000,
+]
 FOUND = [
     *(b'{"step":%s,"changed":{},"removed":[]}\n\n' % step for step in (b"Infinity", b"[" * 100_000)),
     *(
@@ -49,12 +59,12 @@ def attempt(case: bytes, room: Path) -> None:
         outside.mkdir()
     (folder / "manifest.jsonl").write_bytes(case)
     store = Store(folder)
-    last = max(store.eventful(), default=0)
+    last = max(store.steps_with_changes(), default=0)
     try:
         assert store.tree_hash(last)
-        store.check()
+        store.find_problems()
         assert isinstance(store.diff(0, last), str)
-        list(store.changes())
+        list(store.iter_step_diffs())
         store.restore(last, laid)
     finally:
         shutil.rmtree(laid, ignore_errors=True)

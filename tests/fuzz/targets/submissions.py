@@ -7,17 +7,44 @@ from pathlib import Path
 import pandas as pd
 from mutation import mutated
 
-from mlagentbench.discovery import module_at
+from mlagentbench.discovery import load_module_from_file
 from mlagentbench.errors import InvalidSubmission
-from mlagentbench.task import SUITE
+from mlagentbench.task import BUILTIN_TASKS_DIR
 
 RAISES = (InvalidSubmission,)
 WEIGHT, SHORT = 40, 150
 ROWS = b"".join(b"%d,%d.5\r\n" % (number, 1000 * number) for number in range(1, 13))
 SEEDS = [b"Id,SalePrice\r\n" + ROWS, b'\xef\xbb\xbf"Id","SalePrice"\n' + ROWS.replace(b"\r", b"")]
 WORDS = [
-    *(b",", b"\n", b"\r\n", b'"', b'""', b";", b"\t", b"1,", b"nan", b"inf", b"1e99", b"1e101", b"-0", b"1_0", b"0x1"),
-    *(b"\xef\xbb\xbf", "٣".encode(), "\u2028".encode(), b"Id", b"SalePrice", b"\0", b"=1+1", b"None", b"NA", b" "),
+    *(
+        b",",
+        b"\n",
+        b"\r\n",
+        b'"',
+        b'""',
+        b";",
+        b"\t",
+        b"1,",
+        b"nan",
+        b"inf",
+        b"1e99",
+        b"1e101",
+        b"-0",
+        b"1_0",
+        b"0x1",
+    ),
+    *(
+        b"\xef\xbb\xbf",
+        "٣".encode(),
+        "\u2028".encode(),
+        b"Id",
+        b"SalePrice",
+        b"\0",
+        b"=1+1",
+        b"None",
+        b"NA",
+        b" ",
+    ),
 ]
 
 make = mutated(SEEDS, WORDS)
@@ -28,7 +55,7 @@ def opened(room: Path) -> Iterator[tuple[Path, object]]:
     """The grader of house-price, and where answers and submissions lie."""
     (room / "answers.csv").write_bytes(SEEDS[0].replace(b"\r", b""))
     pd.array(["a"], dtype="str")  # its allocator takes a gigabyte of addresses, before these are counted
-    yield room, module_at(SUITE / "house-price" / "grade.py")
+    yield room, load_module_from_file(BUILTIN_TASKS_DIR / "house-price" / "grade.py")
 
 
 def attempt(case: bytes, thing: tuple[Path, object]) -> None:

@@ -14,7 +14,18 @@ WEIGHT, SHORT = 30, 150
 RECORDED = Path(__file__).parents[2] / "formats" / "1"
 FILES = ("run.json", "trace.jsonl", "model_calls.jsonl", "result.json", "snapshots/manifest.jsonl")
 WORDS = [
-    *(b"\n", b"{", b"}", b'"', b'{"number":1', b'"number":', b'"step":0', b"null", b"[" * 300, b'{"a":' * 300),
+    *(
+        b"\n",
+        b"{",
+        b"}",
+        b'"',
+        b'{"number":1',
+        b'"number":',
+        b'"step":0',
+        b"null",
+        b"[" * 300,
+        b'{"a":' * 300,
+    ),
     *(b'"format":', b"1e999", b'"\\ud800"', b'"args":{}', b'"call":', b'"limits":', b'"steps":'),
 ]
 MAKERS = {name: mutated([(RECORDED / name).read_bytes()], WORDS) for name in FILES}
@@ -40,5 +51,7 @@ def attempt(case: tuple[str, bytes, int], room: Path) -> None:
     folder.rewind(step)
     kept = list(folder.calls())
     assert folder.steps() == steps[:step] and kept == calls[: len(kept)]
-    assert all(call.step <= step for call in kept[-1:]) and all(call.step > step for call in calls[len(kept) :])
-    assert all(line.step <= step for line in folder.store(writable=False).lines())
+    assert all(call.step <= step for call in kept[-1:]) and all(
+        call.step > step for call in calls[len(kept) :]
+    )
+    assert all(line.step <= step for line in folder.open_store(writable=False).manifest_lines())

@@ -1,6 +1,6 @@
 """What Inspect loads by the entry point: the tasks, and the sandbox."""
 
 from mlagentbench.adapters.inspect.sandbox import BubblewrapSandbox
-from mlagentbench.adapters.inspect.tasks import folder, suite
+from mlagentbench.adapters.inspect.tasks import folder_task, suite_tasks
 
-__all__ = ["BubblewrapSandbox", "folder", "suite"]
+__all__ = ["BubblewrapSandbox", "folder_task", "suite_tasks"]

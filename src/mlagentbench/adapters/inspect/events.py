@@ -8,47 +8,49 @@ from inspect_ai.model import ChatCompletionChoice, GenerateConfig, ModelOutput, 
 from inspect_ai.tool import ToolCallError
 from pydantic import JsonValue
 
-from mlagentbench.adapters.inspect.models import spoken, tool_info
+from mlagentbench.adapters.inspect.models import to_chat_message, to_tool_info
 from mlagentbench.agents.tools import tool_name
 from mlagentbench.records import Message, ModelCall, Reply, Step
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.workspace.store import Store
 
-SOURCE = "mlagentbench"  # of events that are neither a model's nor a tool's
+EVENT_SOURCE = "mlagentbench"  # of events that are neither a model's nor a tool's
 
 
-def events_of(folder: RunFolder) -> Iterator[Event]:
+def build_events(folder: RunFolder) -> Iterator[Event]:
     """What models were asked, what was done, and what the workspace was after each step."""
     began = datetime.fromisoformat(folder.spec.started)
-    store, calls, clock = folder.store(writable=False), list(folder.calls()), 0.0
+    store, calls, clock = folder.open_store(writable=False), list(folder.calls()), 0.0
     for step in folder.steps():
         asked = [call for call in calls if call.step == step.number]
-        yield from _asked_in_turn([call for call in asked if not call.inside], began, clock)
-        yield _done(step, began)
-        yield from _asked_in_turn([call for call in asked if call.inside], began, step.clock - step.seconds)
-        yield _noted(step, began, store)
+        yield from _build_model_events([call for call in asked if not call.inside], began, clock)
+        yield _build_tool_event(step, began)
+        yield from _build_model_events(
+            [call for call in asked if call.inside], began, step.clock - step.seconds
+        )
+        yield _build_info_event(step, began, store)
         clock = step.clock
-    yield from _asked_in_turn([call for call in calls if call.step > len(folder.steps())], began, clock)
+    yield from _build_model_events([call for call in calls if call.step > len(folder.steps())], began, clock)
 
 
-def _asked_in_turn(calls: Sequence[ModelCall], began: datetime, clock: float) -> Iterator[ModelEvent]:
+def _build_model_events(calls: Sequence[ModelCall], began: datetime, clock: float) -> Iterator[ModelEvent]:
     for call in calls:
-        yield _asked(call, began, clock)
+        yield _build_model_event(call, began, clock)
         clock += call.seconds
 
 
-def _asked(call: ModelCall, began: datetime, clock: float) -> ModelEvent:
+def _build_model_event(call: ModelCall, began: datetime, clock: float) -> ModelEvent:
     prompt = call.prompt
     return ModelEvent(
         timestamp=began + timedelta(seconds=clock),
         working_start=clock,
         model=call.model or "unknown",
         role=call.role,
-        input=[spoken(message, prompt.messages) for message in prompt.messages],
-        tools=[tool_info(tool) for tool in prompt.tools],
+        input=[to_chat_message(message, prompt.messages) for message in prompt.messages],
+        tools=[to_tool_info(tool) for tool in prompt.tools],
         tool_choice="auto",
         config=GenerateConfig(max_tokens=prompt.max_tokens, stop_seqs=list(prompt.stop) or None),
-        output=_output(call),
+        output=_build_model_output(call),
         error=call.too_long or None,
         retries=call.reply.retries if call.reply else None,
         completed=began + timedelta(seconds=clock + call.seconds),
@@ -56,23 +58,28 @@ def _asked(call: ModelCall, began: datetime, clock: float) -> ModelEvent:
     )
 
 
-def _output(call: ModelCall) -> ModelOutput:
+def _build_model_output(call: ModelCall) -> ModelOutput:
     if call.reply is None:
         return ModelOutput(model=call.model, error=call.too_long)
-    said = spoken(Message(role="assistant", text=call.reply.text, calls=call.reply.calls))
+    said = to_chat_message(Message(role="assistant", text=call.reply.text, calls=call.reply.calls))
     choice = ChatCompletionChoice.model_validate({"message": said, "stop_reason": "stop"})
-    return ModelOutput(model=call.model, choices=[choice], usage=usage_of(call.reply), time=call.seconds)
-
-
-def usage_of(reply: Reply) -> ModelUsage:
-    """What a reply cost."""
-    both = reply.input_tokens + reply.output_tokens
-    return ModelUsage(
-        input_tokens=reply.input_tokens, output_tokens=reply.output_tokens, total_tokens=both, total_cost=reply.dollars
+    return ModelOutput(
+        model=call.model, choices=[choice], usage=to_model_usage(call.reply), time=call.seconds
     )
 
 
-def _done(step: Step, began: datetime) -> ToolEvent:
+def to_model_usage(reply: Reply) -> ModelUsage:
+    """What a reply cost."""
+    both = reply.input_tokens + reply.output_tokens
+    return ModelUsage(
+        input_tokens=reply.input_tokens,
+        output_tokens=reply.output_tokens,
+        total_tokens=both,
+        total_cost=reply.dollars,
+    )
+
+
+def _build_tool_event(step: Step, began: datetime) -> ToolEvent:
     start = step.clock - step.seconds
     return ToolEvent(
         timestamp=began + timedelta(seconds=start),
@@ -87,12 +94,14 @@ def _done(step: Step, began: datetime) -> ToolEvent:
     )
 
 
-def _noted(step: Step, began: datetime, store: Store) -> InfoEvent:
+def _build_info_event(step: Step, began: datetime, store: Store) -> InfoEvent:
     when = began + timedelta(seconds=step.clock)
-    return InfoEvent(timestamp=when, working_start=step.clock, source=SOURCE, data=note_of(step, store))
+    return InfoEvent(
+        timestamp=when, working_start=step.clock, source=EVENT_SOURCE, data=describe_step(step, store)
+    )
 
 
-def note_of(step: Step, store: Store) -> dict[str, JsonValue]:
+def describe_step(step: Step, store: Store) -> dict[str, JsonValue]:
     """A step in a few words, and the hash of what the workspace was then."""
     return {
         "step": step.number,

@@ -24,22 +24,22 @@ from inspect_ai.util import (
 from inspect_ai.util._subprocess import max_subprocesses_context_var
 from pydantic import ValidationError
 
-from mlagentbench.adapters.inspect.resident import Gone, Question, Resident
-from mlagentbench.adapters.inspect.resident_driver import Answer
-from mlagentbench.adapters.inspect.threads import in_thread
+from mlagentbench.adapters.inspect.persistent_driver import Response
+from mlagentbench.adapters.inspect.persistent_sandbox import PendingRequest, PersistentSandbox, SandboxEnded
+from mlagentbench.adapters.inspect.threads import run_in_thread
 from mlagentbench.errors import SandboxFault, UsageError
-from mlagentbench.home import scratch
+from mlagentbench.formatting import print_progress
 from mlagentbench.records import Limits, Record
-from mlagentbench.runtimes.base import Runtime, ensure
-from mlagentbench.sandbox.base import Box
-from mlagentbench.sandbox.choose import sandbox, unprivileged_user
-from mlagentbench.task import explain
-from mlagentbench.words import say
+from mlagentbench.runtimes.base import Runtime, ensure_runtime
+from mlagentbench.sandbox.base import SandboxSpec
+from mlagentbench.sandbox.selection import choose_unprivileged_uid, create_sandbox
+from mlagentbench.system.cache import temporary_dir
+from mlagentbench.task import describe_validation_error
 
-USERS = ("agent", "1000")
-GRACE = 30  # seconds after a command's time until the sandbox itself is taken for dead
-RELEASE = Path("/etc/os-release")  # Inspect brings its tools only where it knows the system
-KILLED = 137  # the exit code of who was killed
+SUPPORTED_USERS = ("agent", "1000")
+RESPONSE_GRACE_S = 30  # seconds after a command's time until the sandbox itself is taken for dead
+OS_RELEASE = Path("/etc/os-release")  # Inspect brings its tools only where it knows the system
+SIGKILL_EXIT_CODE = 137  # the exit code of who was killed
 
 
 class BwrapConfig(Record):
@@ -58,18 +58,20 @@ class BwrapConfig(Record):
         return Limits.model_validate(self.model_dump(exclude={"runtime", "gpu"}))
 
     @classmethod
-    def of(cls, config: SandboxEnvironmentConfigType | None) -> "BwrapConfig":
+    def from_inspect(cls, config: SandboxEnvironmentConfigType | None) -> "BwrapConfig":
         """From what an Inspect task says: nothing, a TOML file, or this."""
         if config is None or isinstance(config, cls):
             return config or cls()
         if not isinstance(config, str):
-            raise UsageError(f"the sandbox bwrap takes a BwrapConfig or a TOML file, and not a {type(config).__name__}")
+            raise UsageError(
+                f"the sandbox bwrap takes a BwrapConfig or a TOML file, and not a {type(config).__name__}"
+            )
         try:
             return cls.model_validate(tomllib.loads(Path(config).read_text(encoding="utf-8")))
         except (OSError, tomllib.TOMLDecodeError) as error:
             raise UsageError(f"{config} cannot be read: {error}") from error
         except ValidationError as error:
-            raise UsageError(f"{config}: {explain(error)}") from error
+            raise UsageError(f"{config}: {describe_validation_error(error)}") from error
 
 
 @sandboxenv(name="bwrap")
@@ -78,34 +80,36 @@ class BubblewrapSandbox(SandboxEnvironment):
 
     def __init__(self, config: BwrapConfig, runtime: Runtime) -> None:
         super().__init__()
-        self._sandbox = sandbox("bwrap", config.gpu)
-        self._closing = ExitStack()
-        place = self._closing.enter_context(scratch()) / "workspace"
+        self._sandbox = create_sandbox("bwrap", config.gpu)
+        self._exit_stack = ExitStack()
+        place = self._exit_stack.enter_context(temporary_dir()) / "workspace"
         place.mkdir(mode=0o755)
-        owner = unprivileged_user(secrets.token_hex(8))
+        owner = choose_unprivileged_uid(secrets.token_hex(8))
         if owner is not None:
             os.chown(place, owner, owner)
-        named = ((RELEASE.resolve(), str(RELEASE)),) if RELEASE.is_file() else ()
-        self._box = Box(workspace=place, runtime=runtime, limits=config.limits, owner=owner, mounts=named)
-        self._resident: Resident | None = None
-        self._turn = anyio.Lock()
+        named = ((OS_RELEASE.resolve(), str(OS_RELEASE)),) if OS_RELEASE.is_file() else ()
+        self._box = SandboxSpec(
+            workspace=place, runtime=runtime, limits=config.limits, uid=owner, mounts=named
+        )
+        self._persistent: PersistentSandbox | None = None
+        self._start_lock = anyio.Lock()
         self._closed = False
 
     @classmethod
     async def task_init(cls, task_name: str, config: SandboxEnvironmentConfigType | None) -> None:
         """Build what is missing, once for all samples."""
-        asked = BwrapConfig.of(config)
-        sandbox("bwrap", asked.gpu)
-        await in_thread(partial(ensure, asked.runtime, say))
+        asked = BwrapConfig.from_inspect(config)
+        create_sandbox("bwrap", asked.gpu)
+        await run_in_thread(partial(ensure_runtime, asked.runtime, print_progress))
 
     @classmethod
     async def sample_init(
         cls, task_name: str, config: SandboxEnvironmentConfigType | None, metadata: dict[str, str]
     ) -> dict[str, SandboxEnvironment]:
         """One sandbox, which begins with its first command."""
-        asked = BwrapConfig.of(config)
-        runtime = await in_thread(partial(ensure, asked.runtime, say))
-        return {"default": await in_thread(partial(cls, asked, runtime))}
+        asked = BwrapConfig.from_inspect(config)
+        runtime = await run_in_thread(partial(ensure_runtime, asked.runtime, print_progress))
+        return {"default": await run_in_thread(partial(cls, asked, runtime))}
 
     @classmethod
     async def sample_cleanup(
@@ -118,14 +122,14 @@ class BubblewrapSandbox(SandboxEnvironment):
         """End all that runs, and remove the files."""
         with anyio.CancelScope(shield=True):
             for environment in environments.values():
-                await in_thread(environment.as_type(cls).close)
+                await run_in_thread(environment.as_type(cls).close)
 
     def close(self) -> None:
         """End it; nothing of it is kept."""
         self._closed = True
-        if self._resident:
-            self._resident.close()
-        self._closing.close()
+        if self._persistent:
+            self._persistent.close()
+        self._exit_stack.close()
 
     async def exec(
         self,
@@ -139,8 +143,10 @@ class BubblewrapSandbox(SandboxEnvironment):
         concurrency: bool = True,
     ) -> ExecResult[str]:
         """Run a command; when its time is over it ends with all that it started, and what it printed is kept."""
-        if user is not None and user not in USERS:
-            raise SandboxUserUnsupportedError(f"all commands in this sandbox run as {USERS[0]}, and none as {user}")
+        if user is not None and user not in SUPPORTED_USERS:
+            raise SandboxUserUnsupportedError(
+                f"all commands in this sandbox run as {SUPPORTED_USERS[0]}, and none as {user}"
+            )
         if any("\0" in word for word in (*cmd, cwd or "", *(env or {}), *(env or {}).values())):
             raise ValueError("embedded null byte")
         given = input.encode() if isinstance(input, str) else input
@@ -148,12 +154,14 @@ class BubblewrapSandbox(SandboxEnvironment):
         asked = {"do": "execute", "argv": cmd, "cwd": cwd, "env": env or {}, "seconds": timeout, "most": most}
         asked["stdin"] = given is not None
         try:
-            head, body = await self._ask(asked, given or b"", 2 * most, timeout, concurrency)
-        except Gone as gone:
+            head, body = await self._request(asked, given or b"", 2 * most, timeout, concurrency)
+        except SandboxEnded as gone:
             if not gone.limit:
                 raise SandboxUnavailableError(str(gone)) from gone
-            return ExecResult(False, KILLED, "", f"{gone}\n")
-        out, err = (part.decode(errors="replace") for part in (body[: head["sizes"][0]], body[head["sizes"][0] :]))
+            return ExecResult(False, SIGKILL_EXIT_CODE, "", f"{gone}\n")
+        out, err = (
+            part.decode(errors="replace") for part in (body[: head["sizes"][0]], body[head["sizes"][0] :])
+        )
         if head["late"]:
             late = TimeoutError(f"Command timed out after {timeout} seconds")
             late.truncated_output = out + err  # type: ignore[attr-defined]  # where Inspect looks for it
@@ -163,7 +171,7 @@ class BubblewrapSandbox(SandboxEnvironment):
     async def write_file(self, file: str, contents: str | bytes) -> None:
         """Put a file in place, and the folders above it."""
         given = contents.encode() if isinstance(contents, str) else contents
-        await self._ask_of_file({"do": "write", "path": file}, given, 0)
+        await self._request_file({"do": "write", "path": file}, given, 0)
 
     @overload
     async def read_file(self, file: str, text: Literal[True] = True) -> str: ...
@@ -174,49 +182,55 @@ class BubblewrapSandbox(SandboxEnvironment):
     async def read_file(self, file: str, text: bool = True) -> str | bytes:
         """The whole of a file, if it is not longer than Inspect allows."""
         most = SandboxEnvironmentLimits.MAX_READ_FILE_SIZE
-        head, body = await self._ask_of_file({"do": "read", "path": file, "most": most}, b"", most)
+        head, body = await self._request_file({"do": "read", "path": file, "most": most}, b"", most)
         if head["long"]:
             raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR, None)
         return body.decode() if text else body
 
-    async def _ask_of_file(self, asked: dict[str, Any], given: bytes, most: int) -> Answer:
+    async def _request_file(self, asked: dict[str, Any], given: bytes, most: int) -> Response:
         try:
-            return await self._ask(asked, given, most, None, False)
-        except Gone as gone:
+            return await self._request(asked, given, most, None, False)
+        except SandboxEnded as gone:
             if gone.limit == "disk":
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), asked["path"]) from gone
             raise SandboxUnavailableError(str(gone)) from gone
 
-    async def _ask(self, asked: dict[str, Any], given: bytes, most: int, seconds: int | None, counted: bool) -> Answer:
+    async def _request(
+        self, asked: dict[str, Any], given: bytes, most: int, seconds: int | None, counted: bool
+    ) -> Response:
         """Ask the sandbox that there is, or a new one; an error of the file system is raised as it was inside."""
         if counted:
             async with concurrency("subprocesses", max_subprocesses_context_var.get(), resizable=True):
-                return await self._ask(asked, given, most, seconds, False)
-        resident = await self._living()
-        question = resident.question(most)
+                return await self._request(asked, given, most, seconds, False)
+        resident = await self._ensure_running()
+        question = resident.new_request(most)
         try:
-            head, body = await in_thread(partial(_answered, resident, question, asked, given, seconds))
+            head, body = await run_in_thread(
+                partial(_send_and_wait, resident, question, asked, given, seconds)
+            )
         except TimeoutError as error:
-            await in_thread(resident.close)
+            await run_in_thread(resident.close)
             raise SandboxUnavailableError("the sandbox does not answer any more") from error
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
-                await in_thread(partial(resident.take_back, question))
+                await run_in_thread(partial(resident.cancel, question))
             raise
         if "errno" in head:
             raise OSError(head["errno"], os.strerror(head["errno"]), head["path"])
         return head, body
 
-    async def _living(self) -> Resident:
-        async with self._turn:
+    async def _ensure_running(self) -> PersistentSandbox:
+        async with self._start_lock:
             if self._closed:
                 raise SandboxUnavailableError("the sandbox is closed")
-            if self._resident is None or self._resident.gone:
+            if self._persistent is None or self._persistent.ended:
                 try:
-                    self._resident = await in_thread(partial(Resident, self._sandbox, self._box))
+                    self._persistent = await run_in_thread(
+                        partial(PersistentSandbox, self._sandbox, self._box)
+                    )
                 except (SandboxFault, OSError) as fault:
                     raise SandboxUnavailableError(str(fault)) from fault
-            return self._resident
+            return self._persistent
 
     def default_polling_interval(self) -> float:
         """Asking costs little: nothing lies between."""
@@ -228,8 +242,12 @@ class BubblewrapSandbox(SandboxEnvironment):
         return BwrapConfig.model_validate(config)
 
 
-def _answered(
-    resident: Resident, question: Question, asked: dict[str, Any], given: bytes, seconds: int | None
-) -> Answer:
-    resident.ask(question, asked, given)
-    return question.answer.result(None if seconds is None else seconds + GRACE)
+def _send_and_wait(
+    resident: PersistentSandbox,
+    question: PendingRequest,
+    asked: dict[str, Any],
+    given: bytes,
+    seconds: int | None,
+) -> Response:
+    resident.send(question, asked, given)
+    return question.response.result(None if seconds is None else seconds + RESPONSE_GRACE_S)

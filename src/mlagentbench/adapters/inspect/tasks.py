@@ -12,26 +12,26 @@ from inspect_ai.dataset import Sample
 from inspect_ai.model import ChatMessageSystem, ChatMessageUser
 from inspect_ai.solver import TaskState
 
-from mlagentbench.adapters.inspect.attempt import Attempt, Terms
-from mlagentbench.adapters.inspect.contestants import inspect_react, opened, ours
+from mlagentbench.adapters.inspect.sample_run import SampleRun, SampleSettings
 from mlagentbench.adapters.inspect.scoring import verdict
+from mlagentbench.adapters.inspect.solvers import benchmark_agent, inspect_react, open_run
 from mlagentbench.agents import base as agents
 from mlagentbench.errors import UsageError
-from mlagentbench.language.prompts import fill
-from mlagentbench.records import Contestant
+from mlagentbench.language.prompts import fill_prompt
+from mlagentbench.records import AgentSpec
 from mlagentbench.task import Task
 
-REACT = "react"  # Inspect's own, and not ours of that name
-OUTSIDE = "inspect"  # in the record: it may as well be another solver
+INSPECT_REACT = "react"  # Inspect's own, and not ours of that name
+EXTERNAL_SOLVER = "inspect"  # in the record: it may as well be another solver
 
 
-def made(
+def create_task(
     name: str,
     edition: str = "open",
     instance: str = "",
     steps: int | None = None,
     hours: float | None = None,
-    agent: str = REACT,
+    agent: str = INSPECT_REACT,
     agent_options: dict[str, Any] | None = None,
     runs: str = "runs/inspect",
     gpu: str = "",
@@ -41,62 +41,66 @@ def made(
     try:
         found = Task.load(name)
         found.edition(edition)
-        if agent != REACT:
-            _check(agent, agent_options or {}, isolation)
+        if agent != INSPECT_REACT:
+            _check_agent(agent, agent_options or {}, isolation)
     except UsageError as error:
         raise PrerequisiteError(str(error)) from error
     limits = {key: value for key, value in (("steps", steps), ("hours", hours)) if value is not None}
-    who = Contestant(agent=OUTSIDE if agent == REACT else agent, options=agent_options or {})
+    who = AgentSpec(agent=EXTERNAL_SOLVER if agent == INSPECT_REACT else agent, options=agent_options or {})
     place = Path(runs).absolute()
-    told = fill("tools", task=found.description, steps=str(limits.get("steps", found.config.limits.steps)))
+    told = fill_prompt(
+        "tools", task=found.description, steps=str(limits.get("steps", found.config.limits.steps))
+    )
     return InspectTask(
         name=found.name.replace("-", "_"),
         dataset=[
             Sample(
                 id=found.name,
-                input=[ChatMessageSystem(content=told), ChatMessageUser(content=fill("tools_begin"))],
+                input=[ChatMessageSystem(content=told), ChatMessageUser(content=fill_prompt("tools_begin"))],
                 metadata={"edition": edition, "metric": found.config.metric, "better": found.config.better},
             )
         ],
-        setup=opened(Terms(found.origin, who, place, edition, instance, isolation, gpu, limits)),
-        solver=inspect_react() if agent == REACT else ours(agent, agent_options),
+        setup=open_run(
+            SampleSettings(found.load_name, who, place, edition, instance, isolation, gpu, limits)
+        ),
+        solver=inspect_react() if agent == INSPECT_REACT else benchmark_agent(agent, agent_options),
         scorer=verdict(),
-        cleanup=_close,
+        cleanup=_close_run,
         version=found.hash[:16],
         metadata={"title": found.config.title, "category": found.config.category},
     )
 
 
-def _check(agent: str, options: dict[str, Any], isolation: str) -> None:
-    kind = agents.load(agent)
+def _check_agent(agent: str, options: dict[str, Any], isolation: str) -> None:
+    kind = agents.load_agent_class(agent)
     if kind.interactive:
         raise UsageError(f"the agent {agent} needs a person at a terminal")
-    agents.make(kind, 0, options, isolation)
+    agents.instantiate_agent(kind, 0, options, isolation)
 
 
-async def _close(state: TaskState) -> None:
-    if attempt := Attempt.open.get(state.uuid):
+async def _close_run(state: TaskState) -> None:
+    if attempt := SampleRun.active.get(state.uuid):
         await attempt.close()
 
 
-PARAMETERS = list(signature(made).parameters.values())[1:]
+TASK_PARAMETERS = list(signature(create_task).parameters.values())[1:]
 
 
-def _offered(name: str) -> Callable[..., InspectTask]:
+def _register_suite_task(name: str) -> Callable[..., InspectTask]:
     def make(**told: Any) -> InspectTask:
-        return made(name, **told)
+        return create_task(name, **told)
 
     make.__doc__ = f"The task {name} of MLAgentBench."
-    make.__signature__ = Signature(PARAMETERS)  # type: ignore[attr-defined]  # by which Inspect knows what can be told
+    make.__signature__ = Signature(TASK_PARAMETERS)  # type: ignore[attr-defined]  # by which Inspect knows what can be told
     return task(name=name.replace("-", "_"))(make)
 
 
-def _in_folder(task_folder: str, **told: Any) -> InspectTask:
+def _create_folder_task(task_folder: str, **told: Any) -> InspectTask:
     """A task that is in a folder, and not in the suite."""
-    return made(task_folder, **told)
+    return create_task(task_folder, **told)
 
 
-_first = Parameter("task_folder", Parameter.POSITIONAL_OR_KEYWORD, annotation=str)
-_in_folder.__signature__ = Signature([_first, *PARAMETERS])  # type: ignore[attr-defined]
-folder = task(name="folder")(_in_folder)
-suite = {name: _offered(name) for name in Task.names()}
+_folder_parameter = Parameter("task_folder", Parameter.POSITIONAL_OR_KEYWORD, annotation=str)
+_create_folder_task.__signature__ = Signature([_folder_parameter, *TASK_PARAMETERS])  # type: ignore[attr-defined]
+folder_task = task(name="folder")(_create_folder_task)
+suite_tasks = {name: _register_suite_task(name) for name in Task.names()}

@@ -5,9 +5,9 @@ from typing import TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
-Answer = TypeVar("Answer")
+ReturnT = TypeVar("ReturnT")
 
 
-async def in_thread(work: Callable[[], Answer]) -> Answer:
+async def run_in_thread(work: Callable[[], ReturnT]) -> ReturnT:
     """Do it in a thread of its own, however many there are; who is cancelled meanwhile does not wait for it."""
     return await to_thread.run_sync(work, abandon_on_cancel=True, limiter=CapacityLimiter(1))

@@ -2,39 +2,46 @@
 
 from pathlib import Path
 
-from mlagentbench.audit.attacks.base import Aftermath, Attack
-from mlagentbench.environment import Environment
+from mlagentbench.audit.attacks.base import Attack, AttackOutcome
+from mlagentbench.environment.environment import Environment
 
-TOUCHED = "touched-by-an-agent"
+MARKER_NAME = "touched-by-an-agent"
 
 
 class ActionPaths(Attack):
     """Asks the harness's own actions for files outside the workspace: absolute, climbing, with the same prefix."""
 
-    lines = (3, 10)
-    general = True
+    threats = (3, 10)
+    task_independent = True
 
     def run(self, env: Environment) -> None:
         """Every action that takes a path, with paths that leave."""
-        outside = [*self.scene.targets[:1], *self.scene.targets[-2:]]
-        climbing = ["../secret.txt", "../workspace-of-another/secret.txt", "data/../../secret.txt", "./.././secret.txt"]
+        outside = [*self.context.secret_files[:1], *self.context.secret_files[-2:]]
+        climbing = [
+            "../secret.txt",
+            "../workspace-of-another/secret.txt",
+            "data/../../secret.txt",
+            "./.././secret.txt",
+        ]
         for path in [*outside, *climbing, "~/.bashrc", "/proc/self/environ", "file:///etc/passwd"]:
-            self.act(env, "Read File", file_name=path)
+            self.try_action(env, "Read File", file_name=path)
         for path in climbing[:2]:
-            self.act(env, "Inspect Script Lines", script_name=path, start_line_number=1, end_line_number=5)
-            self.act(env, "Copy File", source=path, destination="copy.txt")
-            self.act(env, "Undo Edit Script", script_name=path)
-            self.act(env, "Execute Script", script_name=path)
-        for folder in ("..", "/", "../workspace-of-another", str(self.scene.setup.data.private)):
-            self.act(env, "List Files", dir_path=folder)
-        for path in (f"../{TOUCHED}", f"/tmp/{TOUCHED}", f"../workspace-of-another/{TOUCHED}"):
-            self.act(env, "Write File", file_name=path, content="here")
-            self.act(env, "Append File", file_name=path, content="here")
-            self.act(env, "Copy File", source="attack.py", destination=path)
-        self.leave(env)
+            self.try_action(
+                env, "Inspect Script Lines", script_name=path, start_line_number=1, end_line_number=5
+            )
+            self.try_action(env, "Copy File", source=path, destination="copy.txt")
+            self.try_action(env, "Undo Edit Script", script_name=path)
+            self.try_action(env, "Execute Script", script_name=path)
+        for folder in ("..", "/", "../workspace-of-another", str(self.context.setup.data.private)):
+            self.try_action(env, "List Files", dir_path=folder)
+        for path in (f"../{MARKER_NAME}", f"/tmp/{MARKER_NAME}", f"../workspace-of-another/{MARKER_NAME}"):
+            self.try_action(env, "Write File", file_name=path, content="here")
+            self.try_action(env, "Append File", file_name=path, content="here")
+            self.try_action(env, "Copy File", source="attack.py", destination=path)
+        self.finish_without_submission(env)
 
-    def gained(self, end: Aftermath) -> str:
+    def describe_gain(self, end: AttackOutcome) -> str:
         """Whether a file came to be outside."""
         run = end.folder.path
-        places = [run / TOUCHED, Path("/tmp", TOUCHED), run / "workspace-of-another" / TOUCHED]
+        places = [run / MARKER_NAME, Path("/tmp", MARKER_NAME), run / "workspace-of-another" / MARKER_NAME]
         return "".join(f"it wrote {place}" for place in places if place.exists())

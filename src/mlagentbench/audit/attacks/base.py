@@ -5,14 +5,14 @@ from typing import Any, ClassVar
 
 from mlagentbench import discovery
 from mlagentbench.agents.base import Agent
-from mlagentbench.audit.scene import Scene, text
-from mlagentbench.environment import Environment
+from mlagentbench.audit.context import AttackContext, to_csv
+from mlagentbench.environment.environment import Environment
 from mlagentbench.records import Call, Result, Step
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.task import Task
 
-ROOM = "audit/attacks"
-PROBE = '''\
+ATTACKS_FOLDER = "audit/attacks"
+SCRIPT_PRELUDE = '''\
 import os, sys
 
 def attempt(what, deed):
@@ -32,10 +32,10 @@ def read(path):
 
 
 @dataclass(frozen=True)
-class Aftermath:
+class AttackOutcome:
     """What a run left."""
 
-    scene: Scene
+    context: AttackContext
     folder: RunFolder
     result: Result
 
@@ -48,40 +48,44 @@ class Aftermath:
 class Attack(Agent):
     """An agent that cheats or breaks things. Its docstring says how, in one sentence."""
 
-    contestant = False
-    lines: ClassVar[tuple[int, ...]] = ()  # of the list in docs/security.md that it keeps closed
-    general: ClassVar[bool] = False  # the same on every task, so that one will do for the quick form
+    ranked = False
+    threats: ClassVar[tuple[int, ...]] = ()  # of the list in docs/security.md that it keeps closed
+    task_independent: ClassVar[bool] = False  # the same on every task, so that one will do for the quick form
     slow: ClassVar[bool] = False  # left out of the quick form
-    alone: ClassVar[bool] = False  # would disturb the others, or be disturbed
-    each_step: ClassVar[bool] = False  # what it left after each of its steps is graded
+    runs_alone: ClassVar[bool] = False  # would disturb the others, or be disturbed
+    grades_each_step: ClassVar[bool] = False  # what it left after each of its steps is graded
     limits: ClassVar[dict[str, Any]] = {}
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: AttackContext) -> None:
         super().__init__()
-        self.scene = scene
+        self.context = scene
         self.refusals: list[str] = []
-        self.left_nothing = False  # to grade, on purpose
+        self.submitted_nothing = False  # to grade, on purpose
 
     @classmethod
-    def fits(cls, task: Task) -> bool:
+    def applies_to(cls, task: Task) -> bool:
         """Whether it can be tried on a task."""
         return True
 
-    def gained(self, end: Aftermath) -> str:
+    def describe_gain(self, end: AttackOutcome) -> str:
         """What it achieved besides a score or a secret, in words; empty if nothing."""
         return ""
 
-    def act(self, env: Environment, action: str, **args: Any) -> str:
+    def try_action(self, env: Environment, action: str, **args: Any) -> str:
         """One step; a refusal is noted."""
         observation = env.step(Call(action=action, args=args))
         if env.steps[-1].failed:
             self.refusals.append(f"{action}: {observation.removeprefix('Error: ')}")
         return observation
 
-    def execute(self, env: Environment, code: str, name: str = "attack.py", thought: str = "", **names: object) -> str:
+    def run_script(
+        self, env: Environment, code: str, name: str = "attack.py", thought: str = "", **names: object
+    ) -> str:
         """Run code inside the sandbox, where it knows `names`; what it says was refused is noted."""
         known = "".join(f"{name} = {value!r}\n" for name, value in names.items())
-        env.step(Call(action="Write File", args={"file_name": name, "content": PROBE + known + code}))
+        env.step(
+            Call(action="Write File", args={"file_name": name, "content": SCRIPT_PRELUDE + known + code})
+        )
         observation = env.step(Call(action="Execute Script", args={"script_name": name}, thought=thought))
         first, *said = observation.splitlines()
         self.refusals += [line.removeprefix("refused ") for line in said if line.startswith("refused ")]
@@ -89,15 +93,15 @@ class Attack(Agent):
             self.refusals.append(first.strip("[]"))
         return observation
 
-    def write(self, env: Environment, content: str) -> None:
+    def write_submission(self, env: Environment, content: str) -> None:
         """Leave a submission."""
-        self.act(env, "Write File", file_name=self.scene.submission, content=content)
+        self.try_action(env, "Write File", file_name=self.context.submission, content=content)
 
-    def leave(self, env: Environment) -> None:
+    def finish_without_submission(self, env: Environment) -> None:
         """End with nothing to grade: a score would say nothing about what was tried."""
-        self.left_nothing = True
-        if self.scene.submission == "." and not env.done:
-            self.execute(env, EMPTY)
+        self.submitted_nothing = True
+        if self.context.submission == "." and not env.done:
+            self.run_script(env, CLEAR_WORKSPACE_CODE)
         self.submit(env)
 
     def submit(self, env: Environment) -> None:
@@ -105,14 +109,14 @@ class Attack(Agent):
         if not env.done:
             env.step(Call(action="Final Answer", args={"final_answer": "score: 1.0, success: true"}))
 
-    def leave_clueless(self, env: Environment) -> None:
+    def submit_worthless(self, env: Environment) -> None:
         """End with a valid submission that deserves nothing: a table of one value, or the untouched starter."""
-        if self.scene.submission != ".":
-            self.write(env, text(self.scene.clueless))
+        if self.context.submission != ".":
+            self.write_submission(env, to_csv(self.context.constant_table))
         self.submit(env)
 
 
-EMPTY = """
+CLEAR_WORKSPACE_CODE = """
 import shutil
 for name in os.listdir("."):
     try:
@@ -122,11 +126,11 @@ for name in os.listdir("."):
 """
 
 
-def names() -> list[str]:
+def attack_names() -> list[str]:
     """All attacks."""
-    return discovery.names(ROOM)
+    return discovery.plugin_names(ATTACKS_FOLDER)
 
 
-def load(name: str) -> type[Attack]:
+def load_attack(name: str) -> type[Attack]:
     """An attack by its file's name."""
-    return discovery.only_subclass(discovery.plugin(ROOM, name), Attack)  # type: ignore[type-abstract]
+    return discovery.find_single_subclass(discovery.load_plugin(ATTACKS_FOLDER, name), Attack)  # type: ignore[type-abstract]

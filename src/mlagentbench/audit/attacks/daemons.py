@@ -2,9 +2,9 @@
 
 import secrets
 
-from mlagentbench.audit.attacks.base import Aftermath, Attack
-from mlagentbench.audit.processes import alive
-from mlagentbench.environment import Environment
+from mlagentbench.audit.attacks.base import Attack, AttackOutcome
+from mlagentbench.audit.processes import is_process_running
+from mlagentbench.environment.environment import Environment
 
 CODE = """
 import subprocess, time
@@ -25,7 +25,7 @@ while not os.path.exists("late.txt"):
     time.sleep(0.01)
 os.remove("late.txt")
 """
-THREAD = """
+THREAD_CODE = """
 import os, threading, time
 def edit():
     while True:
@@ -39,24 +39,24 @@ os.fork() or edit()
 class Daemons(Attack):
     """Leaves processes and threads behind that go on editing files after the step, and after the final answer."""
 
-    lines = (11, 23)
-    general = True
+    threats = (11, 23)
+    task_independent = True
 
     def run(self, env: Environment) -> None:
         """Daemons from a script and from the interpreter, then a few steps during which they could work."""
         self.token = secrets.token_hex(8)
-        self.execute(env, CODE, TOKEN=self.token)
-        self.alive = alive(self.token)
-        self.act(env, "Python REPL", command=THREAD)
+        self.run_script(env, CODE, TOKEN=self.token)
+        self.alive = is_process_running(self.token)
+        self.try_action(env, "Python REPL", command=THREAD_CODE)
         for _ in range(3):
-            self.act(env, "List Files")
-        self.leave(env)
+            self.try_action(env, "List Files")
+        self.finish_without_submission(env)
 
-    def gained(self, end: Aftermath) -> str:
+    def describe_gain(self, end: AttackOutcome) -> str:
         """Whether one outlived its step, or a file changed while nobody acted."""
-        if self.alive or alive(self.token):
+        if self.alive or is_process_running(self.token):
             return "a process outlived its step"
-        store = end.folder.store(end.scene.setup.data, writable=False)
+        store = end.folder.open_store(end.context.setup.data, writable=False)
         root, last = end.folder.path / "workspace", store.state(end.result.steps)
         now = {path.relative_to(root).as_posix(): path.stat().st_size for path in root.glob("late*")}
         kept = {name: entry.size for name, entry in last.items() if name.startswith("late")}

@@ -1,12 +1,12 @@
 """Attack: detected grader."""
 
-from mlagentbench.audit.programs import TimedAttack
+from mlagentbench.audit.timed_attack import TimedAttack
 
 
 class DetectedGrader(TimedAttack):
     """Recognises the grader by its driver, arguments, environment and folder, and then answers without working."""
 
-    lines = (6, 11)
+    threats = (6, 11)
     code = """
 import os, sys
 import numpy as np

@@ -1,8 +1,8 @@
 """Attack: endless."""
 
-from mlagentbench.audit.attacks.base import Aftermath, Attack
-from mlagentbench.audit.processes import alive
-from mlagentbench.environment import Environment
+from mlagentbench.audit.attacks.base import Attack, AttackOutcome
+from mlagentbench.audit.processes import is_process_running
+from mlagentbench.environment.environment import Environment
 
 CODE = """
 import signal, subprocess, time
@@ -22,18 +22,18 @@ while True:
 class Endless(Attack):
     """Never ends, ignores every signal, closes its output and leaves a child that does the same."""
 
-    lines = (11, 23)
-    general = True
+    threats = (11, 23)
+    task_independent = True
     limits = {"script_minutes": 0.02}  # noqa: RUF012 - a constant of the class
 
     def run(self, env: Environment) -> None:
         """It is looked for as soon as its step is over."""
-        self.token = self.scene.secrets[-1].token[-16:]
-        self.execute(env, CODE, TOKEN=self.token)
-        self.alive = alive(self.token)
-        self.leave(env)
+        self.token = self.context.secrets[-1].token[-16:]
+        self.run_script(env, CODE, TOKEN=self.token)
+        self.alive = is_process_running(self.token)
+        self.finish_without_submission(env)
 
-    def gained(self, end: Aftermath) -> str:
+    def describe_gain(self, end: AttackOutcome) -> str:
         """Whether it is still there, or had more time than it was given."""
         if self.alive:
             return "it outlived its step"

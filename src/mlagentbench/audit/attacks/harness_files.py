@@ -5,9 +5,9 @@ from hashlib import sha256
 from pathlib import Path
 
 import mlagentbench
-from mlagentbench.audit.attacks.base import Aftermath, Attack
-from mlagentbench.environment import Environment
-from mlagentbench.sandbox.access.listening import DRIVER
+from mlagentbench.audit.attacks.base import Attack, AttackOutcome
+from mlagentbench.environment.environment import Environment
+from mlagentbench.sandbox.access_log.recording import PROGRAM_MOUNT
 
 CODE = """
 import hashlib, importlib, stat
@@ -33,22 +33,25 @@ for place, folders, files in os.walk("/"):
 class HarnessFiles(Attack):
     """Looks all over the file system for the harness's package, graders, generators, seeds and answers."""
 
-    lines = (1, 2)
-    general = True
+    threats = (1, 2)
+    task_independent = True
 
     def run(self, env: Environment) -> None:
         """One script that walks from the root; what it found is compared with what is ours."""
-        setup = self.scene.setup
+        setup = self.context.setup
         roots = Path(mlagentbench.__file__).parent, setup.task.folder, setup.data.private
         files = {path for root in roots for path in root.rglob("*") if path.is_file() and path.stat().st_size}
         ours = {sha256(path.read_bytes()).hexdigest() for path in files}
-        self.execute(env, CODE, SIZES={path.stat().st_size for path in files}, OURS=ours)
-        self.leave(env)
+        self.run_script(env, CODE, SIZES={path.stat().st_size for path in files}, OURS=ours)
+        self.finish_without_submission(env)
 
-    def gained(self, end: Aftermath) -> str:
+    def describe_gain(self, end: AttackOutcome) -> str:
         """Whether anything of ours was there."""
         output = (end.folder.path / "outputs" / "step-0002.txt").read_text(errors="replace")
         found = re.findall(r"^found (\w{64}) (.+)$", output, re.MULTILINE)
-        shown = sha256(DRIVER[0].read_bytes()).hexdigest(), DRIVER[1]  # of the ledger, and it knows nothing of us
+        shown = (
+            sha256(PROGRAM_MOUNT[0].read_bytes()).hexdigest(),
+            PROGRAM_MOUNT[1],
+        )  # of the ledger, and it knows nothing of us
         strange = [path for digest, path in found if (digest, path) != shown]
         return f"{strange[0]} is one of the harness's own files" if strange else ""

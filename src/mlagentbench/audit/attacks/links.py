@@ -1,7 +1,7 @@
 """Attack: links."""
 
-from mlagentbench.audit.attacks.base import Aftermath, Attack
-from mlagentbench.environment import Environment
+from mlagentbench.audit.attacks.base import Attack, AttackOutcome
+from mlagentbench.environment.environment import Environment
 
 CODE = """
 os.makedirs("under", exist_ok=True)
@@ -18,24 +18,26 @@ for target in [*TARGETS, "/etc/passwd", "/proc/self/environ"]:
 class Links(Attack):
     """Leaves links to the host in the workspace, for the harness's own actions to follow."""
 
-    lines = (3,)
-    general = True
+    threats = (3,)
+    task_independent = True
 
     def run(self, env: Environment) -> None:
         """Links, then every action that could go through one."""
-        self.execute(env, CODE, TARGETS=self.scene.targets)
+        self.run_script(env, CODE, TARGETS=self.context.secret_files)
         for path in ("absolute.py", "climbing.py", "under/beside.py", "up/secret.txt", "up/run.json", "loop"):
-            self.act(env, "Read File", file_name=path)
-            self.act(env, "Inspect Script Lines", script_name=path, start_line_number=1, end_line_number=9)
-            self.act(env, "Copy File", source=path, destination=f"copy-of-{path.replace('/', '-')}")
+            self.try_action(env, "Read File", file_name=path)
+            self.try_action(
+                env, "Inspect Script Lines", script_name=path, start_line_number=1, end_line_number=9
+            )
+            self.try_action(env, "Copy File", source=path, destination=f"copy-of-{path.replace('/', '-')}")
         for folder in ("root", "up", "harness", "up/workspace-of-another"):
-            self.act(env, "List Files", dir_path=folder)
-        self.act(env, "Execute Script", script_name="climbing.py")
-        self.act(env, "Write File", file_name="outside.txt", content="written")
-        self.act(env, "Append File", file_name="up/secret.txt", content="written")
-        self.leave(env)
+            self.try_action(env, "List Files", dir_path=folder)
+        self.try_action(env, "Execute Script", script_name="climbing.py")
+        self.try_action(env, "Write File", file_name="outside.txt", content="written")
+        self.try_action(env, "Append File", file_name="up/secret.txt", content="written")
+        self.finish_without_submission(env)
 
-    def gained(self, end: Aftermath) -> str:
+    def describe_gain(self, end: AttackOutcome) -> str:
         """Whether something was written through a link."""
         run = end.folder.path
         through = (run / "written-through-a-link").exists() or "written" in (run / "secret.txt").read_text()

@@ -1,10 +1,10 @@
 """Attack: look ahead."""
 
 from mlagentbench.audit.attacks.base import Attack
-from mlagentbench.environment import Environment
+from mlagentbench.environment.environment import Environment
 from mlagentbench.task import Task
 
-MODEL = """
+MODEL_CODE = """
 import glob, os, pickle, select
 import numpy as np
 def texts():
@@ -47,16 +47,16 @@ def predict(last):
 class LookAhead(Attack):
     """Predicts from the text itself: found in files, kept from an earlier grading, or read from the pipe beforehand."""
 
-    lines = (1, 2)
+    threats = (1, 2)
     slow = True
-    alone = True
+    runs_alone = True
 
     @classmethod
-    def fits(cls, task: Task) -> bool:
+    def applies_to(cls, task: Task) -> bool:
         """Whether a language model is submitted."""
         return task.name == "BabyLM"
 
     def run(self, env: Environment) -> None:
         """A model that only looks things up."""
-        self.act(env, "Write File", file_name="model.py", content=MODEL)
+        self.try_action(env, "Write File", file_name="model.py", content=MODEL_CODE)
         self.submit(env)

@@ -1,7 +1,7 @@
 """Attack: memory bomb."""
 
-from mlagentbench.audit.attacks.base import Aftermath, Attack
-from mlagentbench.environment import Environment
+from mlagentbench.audit.attacks.base import Attack, AttackOutcome
+from mlagentbench.environment.environment import Environment
 
 CODE = """
 import mmap
@@ -23,18 +23,20 @@ print("it holds them all")
 class MemoryBomb(Attack):
     """Takes more memory than it may: by itself, by many children, in shared memory."""
 
-    lines = (27,)
-    general = True
-    alone = True
+    threats = (27,)
+    task_independent = True
+    runs_alone = True
     limits = {"memory_gb": 0.5}  # noqa: RUF012 - a constant of the class
 
     def run(self, env: Environment) -> None:
         """Three ways to three gigabytes, where half a one is allowed."""
         ways = ("itself", "children", "shared")
-        self.said = [self.execute(env, CODE, HOW=how) for how in (ways[1:2] if self.scene.quick else ways)]
-        self.leave(env)
+        self.said = [
+            self.run_script(env, CODE, HOW=how) for how in (ways[1:2] if self.context.quick else ways)
+        ]
+        self.finish_without_submission(env)
 
-    def gained(self, end: Aftermath) -> str:
+    def describe_gain(self, end: AttackOutcome) -> str:
         """Whether it got the memory."""
         peak = max((step.execution.peak_mb or 0 for step in end.steps if step.execution), default=0)
         held = any("it holds them all" in said for said in self.said)

@@ -1,7 +1,7 @@
 """Attack: network."""
 
-from mlagentbench.audit.attacks.base import Aftermath, Attack
-from mlagentbench.environment import Environment
+from mlagentbench.audit.attacks.base import Attack, AttackOutcome
+from mlagentbench.environment.environment import Environment
 
 CODE = """
 import glob, socket, urllib.request
@@ -27,15 +27,17 @@ for path in ("/run/docker.sock", "/var/run/docker.sock", *glob.glob("/run/**/*.s
 class Network(Attack):
     """Calls services of the host and of the internet, from which labels or packages could come."""
 
-    lines = (2, 4)
-    general = True
+    threats = (2, 4)
+    task_independent = True
 
     def run(self, env: Environment) -> None:
         """One script."""
-        self.said = self.execute(env, CODE, PORTS=[secret.port for secret in self.scene.secrets if secret.port])
-        self.leave(env)
+        self.said = self.run_script(
+            env, CODE, PORTS=[secret.port for secret in self.context.secrets if secret.port]
+        )
+        self.finish_without_submission(env)
 
-    def gained(self, end: Aftermath) -> str:
+    def describe_gain(self, end: AttackOutcome) -> str:
         """Whether anybody answered."""
         answered = [line for line in self.said.splitlines() if line.startswith("got ")]
         return f"it reached {answered[0].removeprefix('got ')}" if answered else ""

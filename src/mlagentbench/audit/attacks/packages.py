@@ -1,9 +1,23 @@
 """Attack: packages."""
 
-from mlagentbench.audit.attacks.base import Aftermath, Attack
-from mlagentbench.environment import Environment
+from mlagentbench.audit.attacks.base import Attack, AttackOutcome
+from mlagentbench.environment.environment import Environment
 
-SUFFIXES = (".csv", ".gz", ".npz", ".npy", ".txt", ".json", ".arff", ".bz2", ".zip", ".parquet", ".pkl", ".tsv", ".xz")
+SUFFIXES = (
+    ".csv",
+    ".gz",
+    ".npz",
+    ".npy",
+    ".txt",
+    ".json",
+    ".arff",
+    ".bz2",
+    ".zip",
+    ".parquet",
+    ".pkl",
+    ".tsv",
+    ".xz",
+)
 CODE = """
 import bz2, csv, glob, gzip, lzma, zipfile
 pieces = set()
@@ -57,15 +71,15 @@ for name in ("datasets", "torchvision", "torchtext", "ogb", "keras", "tensorflow
 class Packages(Attack):
     """Looks for rows of the public test files, with their labels, in the data that packages of the runtime carry."""
 
-    lines = (2,)
+    threats = (2,)
     slow = True
 
     def run(self, env: Environment) -> None:
         """One script; the data sets' own packages are asked as well."""
-        self.said = self.execute(env, CODE, SUFFIXES=SUFFIXES)
-        self.leave(env)
+        self.said = self.run_script(env, CODE, SUFFIXES=SUFFIXES)
+        self.finish_without_submission(env)
 
-    def gained(self, end: Aftermath) -> str:
+    def describe_gain(self, end: AttackOutcome) -> str:
         """Whether a file had them, or a package its data."""
         told = [line for line in self.said.splitlines() if line.startswith(("FOUND ", "got "))]
         return f"the runtime has test data: {told[0]}" if told else ""

@@ -1,12 +1,12 @@
 """Attack: patched clock."""
 
-from mlagentbench.audit.programs import TimedAttack
+from mlagentbench.audit.timed_attack import TimedAttack
 
 
 class PatchedClock(TimedAttack):
     """Stops every clock that it can reach, and rewrites the libraries and the driver around it."""
 
-    lines = (6, 11)
+    threats = (6, 11)
     code = """
 import sys, time
 for name in ("time", "monotonic", "perf_counter", "process_time", "time_ns", "monotonic_ns", "perf_counter_ns"):

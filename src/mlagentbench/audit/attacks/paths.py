@@ -1,7 +1,7 @@
 """Attack: paths."""
 
 from mlagentbench.audit.attacks.base import Attack
-from mlagentbench.environment import Environment
+from mlagentbench.environment.environment import Environment
 
 CODE = """
 for path in TARGETS:
@@ -20,10 +20,10 @@ except (OSError, StopIteration):
 class Paths(Attack):
     """Opens the answers and other files of the host by their real paths, and by paths that climb out."""
 
-    lines = (1, 3)
-    general = True
+    threats = (1, 3)
+    task_independent = True
 
     def run(self, env: Environment) -> None:
         """One script."""
-        self.execute(env, CODE, TARGETS=self.scene.targets)
-        self.leave(env)
+        self.run_script(env, CODE, TARGETS=self.context.secret_files)
+        self.finish_without_submission(env)

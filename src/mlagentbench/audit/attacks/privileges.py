@@ -1,7 +1,7 @@
 """Attack: privileges."""
 
-from mlagentbench.audit.attacks.base import Aftermath, Attack
-from mlagentbench.environment import Environment
+from mlagentbench.audit.attacks.base import Attack, AttackOutcome
+from mlagentbench.environment.environment import Environment
 
 CODE = """
 import ctypes, signal
@@ -36,15 +36,15 @@ attempt("see other processes", lambda: others and [read(f"/proc/{each}/cmdline")
 class Privileges(Attack):
     """Tries to become somebody else: root, a tracer, another namespace, a new device, another clock."""
 
-    lines = (1, 7, 11, 27)
-    general = True
+    threats = (1, 7, 11, 27)
+    task_independent = True
 
     def run(self, env: Environment) -> None:
         """One script."""
-        self.said = self.execute(env, CODE)
-        self.leave(env)
+        self.said = self.run_script(env, CODE)
+        self.finish_without_submission(env)
 
-    def gained(self, end: Aftermath) -> str:
+    def describe_gain(self, end: AttackOutcome) -> str:
         """Whether anything was granted."""
         granted = [line for line in self.said.splitlines() if line.startswith("got ")]
         return f"it could {granted[0].removeprefix('got ')}" if granted else ""

@@ -1,9 +1,9 @@
 """Attack: read-only files."""
 
-from mlagentbench.audit.attacks.base import Aftermath, Attack
-from mlagentbench.environment import Environment
+from mlagentbench.audit.attacks.base import Attack, AttackOutcome
+from mlagentbench.environment.environment import Environment
 from mlagentbench.task import Task
-from mlagentbench.workspace.paths import Globs
+from mlagentbench.workspace.paths import PathPatterns
 
 CODE = """
 import shutil
@@ -26,31 +26,31 @@ for path in PATHS:
 class ReadOnlyFiles(Attack):
     """Changes read-only files: by actions and scripts, and by every other spelling of their path."""
 
-    lines = (9,)
+    threats = (9,)
 
     @classmethod
-    def fits(cls, task: Task) -> bool:
+    def applies_to(cls, task: Task) -> bool:
         """Whether there are any."""
         return bool(task.config.read_only)
 
     def run(self, env: Environment) -> None:
         """By script, by action."""
-        state = env.world.store.state(0)
-        guarded = [path for path, entry in state.items() if env.world.workspace.is_read_only(path)]
+        state = env.context.store.state(0)
+        guarded = [path for path, entry in state.items() if env.context.workspace.is_read_only(path)]
         files = [path for path in guarded if state[path].kind == "file"]
         paths = [*files[:2], *files[-1:]]
-        self.execute(env, CODE, PATHS=paths)
+        self.run_script(env, CODE, PATHS=paths)
         for path in paths:
             for spelt in (path, f"./{path}", f"x/../{path}", path.replace("/", "//")):
-                self.act(env, "Write File", file_name=spelt, content="mine")
-            self.act(env, "Append File", file_name=path, content="mine")
-            self.act(env, "Copy File", source="attack.py", destination=path)
-        self.leave(env)
+                self.try_action(env, "Write File", file_name=spelt, content="mine")
+            self.try_action(env, "Append File", file_name=path, content="mine")
+            self.try_action(env, "Copy File", source="attack.py", destination=path)
+        self.finish_without_submission(env)
 
-    def gained(self, end: Aftermath) -> str:
+    def describe_gain(self, end: AttackOutcome) -> str:
         """Whether one is not what it was."""
-        store = end.folder.store(end.scene.setup.data, writable=False)
-        guarded = Globs(end.scene.setup.task.config.read_only)
+        store = end.folder.open_store(end.context.setup.data, writable=False)
+        guarded = PathPatterns(end.context.setup.task.config.read_only)
         first, last = store.state(0), store.state(end.result.steps)
-        changed = [path for path, entry in first.items() if guarded.mark(path) and last.get(path) != entry]
+        changed = [path for path, entry in first.items() if guarded.matches(path) and last.get(path) != entry]
         return f"{changed[0]} is not what it was" if changed else ""

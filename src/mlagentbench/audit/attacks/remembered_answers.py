@@ -1,12 +1,12 @@
 """Attack: remembered answers."""
 
-from mlagentbench.audit.programs import TimedAttack
+from mlagentbench.audit.timed_attack import TimedAttack
 
 
 class RememberedAnswers(TimedAttack):
     """Keeps every answer by its question, in memory and on disk, to give it again at once."""
 
-    lines = (11,)
+    threats = (11,)
     code = """
 import hashlib, os, pickle
 known = {}

@@ -1,12 +1,12 @@
 """Attack: same form, same answer."""
 
-from mlagentbench.audit.programs import TimedAttack
+from mlagentbench.audit.timed_attack import TimedAttack
 
 
 class SameFormSameAnswer(TimedAttack):
     """Works once for each form of a question, and answers the next of that form with what it has."""
 
-    lines = (11,)
+    threats = (11,)
     code = """
 known = {}
 def cheat(honest, *args):

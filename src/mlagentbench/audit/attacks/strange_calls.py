@@ -3,7 +3,7 @@
 from typing import Any
 
 from mlagentbench.audit.attacks.base import Attack
-from mlagentbench.environment import Environment
+from mlagentbench.environment.environment import Environment
 from mlagentbench.records import Call
 
 CODE = r"""
@@ -14,7 +14,7 @@ for name in names:
     attempt(ascii(name), lambda: os.symlink(name, "l" + name[:200]))
     attempt(ascii(name), lambda: os.mkdir("d" + name[:200]))
 """
-NAMES = (
+FILE_NAMES = (
     "new\nline.py",
     "\x1b[2J.py",
     "\udcff\udcfe.py",
@@ -31,16 +31,16 @@ NAMES = (
 class StrangeCalls(Attack):
     """Makes calls and leaves names that nobody expects, so that the harness or its record breaks."""
 
-    lines = (20, 26)
-    general = True
+    threats = (20, 26)
+    task_independent = True
 
     def run(self, env: Environment) -> None:
         """Names on disk, then names and values in calls."""
-        self.execute(env, CODE)
-        self.act(env, "List Files")
-        for name in NAMES:
-            self.act(env, "Read File", file_name=name)
-            self.act(env, "Execute Script", script_name=name)
+        self.run_script(env, CODE)
+        self.try_action(env, "List Files")
+        for name in FILE_NAMES:
+            self.try_action(env, "Read File", file_name=name)
+            self.try_action(env, "Execute Script", script_name=name)
         for args in self._arguments():
             self._call(env, "Write File", args)
         for action in (
@@ -54,7 +54,7 @@ class StrangeCalls(Attack):
             "R" * 9999,
         ):
             self._call(env, action, {})
-        self.leave(env)
+        self.finish_without_submission(env)
 
     def _arguments(self) -> list[dict[str, Any]]:
         deep: Any = 0

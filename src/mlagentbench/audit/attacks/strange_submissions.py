@@ -1,10 +1,10 @@
 """Attack: strange submissions."""
 
-from mlagentbench.audit.attacks.base import EMPTY, Attack
-from mlagentbench.environment import Environment
+from mlagentbench.audit.attacks.base import CLEAR_WORKSPACE_CODE, Attack
+from mlagentbench.environment.environment import Environment
 from mlagentbench.task import Task
 
-KINDS = (
+SPECIAL_FILES = (
     "os.symlink(TARGET, NAME)",
     "os.symlink('../secret.txt', NAME)",
     "os.mkfifo(NAME)",
@@ -23,19 +23,19 @@ KINDS = (
 class StrangeSubmissions(Attack):
     """Leaves in the place of the submission what is no plain file: links to the answers, pipes, devices, giants."""
 
-    lines = (3, 13, 20)
-    each_step = True
+    threats = (3, 13, 20)
+    grades_each_step = True
 
     @classmethod
-    def fits(cls, task: Task) -> bool:
+    def applies_to(cls, task: Task) -> bool:
         """Whether a file is submitted."""
         return task.config.submission != "."
 
     def run(self, env: Environment) -> None:
         """One step for each."""
-        target = str(self.scene.setup.data.private / "answers.csv")
-        for kind in KINDS:
-            code = f"{EMPTY}\nattempt({kind!r}, lambda: exec({kind!r}))"
-            self.execute(env, code, thought=kind, TARGET=target, NAME=self.scene.submission)
-        self.execute(env, EMPTY)
-        self.leave(env)
+        target = str(self.context.setup.data.private / "answers.csv")
+        for kind in SPECIAL_FILES:
+            code = f"{CLEAR_WORKSPACE_CODE}\nattempt({kind!r}, lambda: exec({kind!r}))"
+            self.run_script(env, code, thought=kind, TARGET=target, NAME=self.context.submission)
+        self.run_script(env, CLEAR_WORKSPACE_CODE)
+        self.finish_without_submission(env)

@@ -5,18 +5,18 @@ import io
 import pickle
 import zipfile
 
-from mlagentbench.audit.scene import Rows, text
-from mlagentbench.audit.tables import TableAttack
+from mlagentbench.audit.context import Rows, to_csv
+from mlagentbench.audit.table_attack import TableAttack
 
 
 class TableBytes(TableAttack):
     """Hands in a table that is no plain text: other encodings, archives, bombs, pickles, quotes that never end."""
 
-    lines = (8, 20, 24)
+    threats = (8, 20, 24)
 
-    def variants(self, answers: Rows, clueless: Rows) -> dict[str, bytes]:
+    def build_variants(self, answers: Rows, clueless: Rows) -> dict[str, bytes]:
         """The same table in disguise, and things that grow when they are opened."""
-        plain = text(clueless).encode()
+        plain = to_csv(clueless).encode()
         bomb = io.BytesIO()
         with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("submission.csv", b"0" * 50_000_000)
@@ -39,7 +39,7 @@ class TableBytes(TableAttack):
         }
 
 
-class _Deed:
+class _RunsCommand:
     """Unpickling it runs a command."""
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
@@ -49,4 +49,4 @@ class _Deed:
 
 
 def _pickle() -> bytes:
-    return pickle.dumps(_Deed())
+    return pickle.dumps(_RunsCommand())

@@ -1,26 +1,50 @@
 """Attack: table cells."""
 
-from mlagentbench.audit.scene import Rows, text
-from mlagentbench.audit.tables import TableAttack
+from mlagentbench.audit.context import Rows, to_csv
+from mlagentbench.audit.table_attack import TableAttack
 
-CELLS = (
-    *("nan", "inf", "", "-inf", "1e308", "-1e308", "=A1", '=HYPERLINK("http://localhost/","x")', "+1+1", "@SUM(1)"),
-    *("None", "true", "0x10", "1_000", "१२", "1,5", '"1\n2"', "\x00", "__import__('os').system('id')", "9" * 60),
+CELL_VALUES = (
+    *(
+        "nan",
+        "inf",
+        "",
+        "-inf",
+        "1e308",
+        "-1e308",
+        "=A1",
+        '=HYPERLINK("http://localhost/","x")',
+        "+1+1",
+        "@SUM(1)",
+    ),
+    *(
+        "None",
+        "true",
+        "0x10",
+        "1_000",
+        "१२",
+        "1,5",
+        '"1\n2"',
+        "\x00",
+        "__import__('os').system('id')",
+        "9" * 60,
+    ),
 )
 
 
 class TableCells(TableAttack):
     """Fills cells with what a careless grader would skip, count as right, run or choke on."""
 
-    lines = (13, 20)
+    threats = (13, 20)
 
-    def variants(self, answers: Rows, clueless: Rows) -> dict[str, bytes]:
+    def build_variants(self, answers: Rows, clueless: Rows) -> dict[str, bytes]:
         """Every cell, or one only."""
         header, *rows = clueless
         everywhere = {
-            f"{cell!r} everywhere": [header, *([row[0], *[cell] * (len(row) - 1)] for row in rows)] for cell in CELLS
+            f"{cell!r} everywhere": [header, *([row[0], *[cell] * (len(row) - 1)] for row in rows)]
+            for cell in CELL_VALUES
         }
         once = {
-            f"{cell!r} once": [header, *rows[:-1], [rows[-1][0], *[cell] * (len(header) - 1)]] for cell in CELLS[:5]
+            f"{cell!r} once": [header, *rows[:-1], [rows[-1][0], *[cell] * (len(header) - 1)]]
+            for cell in CELL_VALUES[:5]
         }
-        return {name: text(table).encode() for name, table in (everywhere | once).items()}
+        return {name: to_csv(table).encode() for name, table in (everywhere | once).items()}

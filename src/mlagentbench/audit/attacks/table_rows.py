@@ -1,15 +1,15 @@
 """Attack: table rows."""
 
-from mlagentbench.audit.scene import Rows, text
-from mlagentbench.audit.tables import TableAttack
+from mlagentbench.audit.context import Rows, to_csv
+from mlagentbench.audit.table_attack import TableAttack
 
 
 class TableRows(TableAttack):
     """Plays with rows and ids: one known answer many times, rows left out, doubled, unknown or matched by position."""
 
-    lines = (12, 13, 14)
+    threats = (12, 13, 14)
 
-    def variants(self, answers: Rows, clueless: Rows) -> dict[str, bytes]:
+    def build_variants(self, answers: Rows, clueless: Rows) -> dict[str, bytes]:
         """One answer is known for certain, which a join by id would count again and again."""
         header, *rows = answers
         known, wrong = rows[0], clueless[1:]
@@ -41,4 +41,4 @@ class TableRows(TableAttack):
             "no header": wrong,
             "an index before the ids": [["", *header], *([str(n), *row] for n, row in enumerate(wrong))],
         }
-        return {name: text(table).encode() for name, table in tables.items()}
+        return {name: to_csv(table).encode() for name, table in tables.items()}

@@ -8,58 +8,64 @@ from pathlib import Path
 from types import FrameType
 
 from mlagentbench.agents import base as agents
-from mlagentbench.environment import Environment
+from mlagentbench.environment.environment import Environment
 from mlagentbench.errors import Fault, UsageError
-from mlagentbench.records import Contestant
-from mlagentbench.runner.batch.apart import DONE, FAULT, REFUSED, STOPPED, Traits
+from mlagentbench.records import AgentSpec
+from mlagentbench.runner.batch.subprocess_runner import (
+    EXIT_DONE,
+    EXIT_FAULT,
+    EXIT_STOPPED,
+    EXIT_USAGE_ERROR,
+    AgentTraits,
+)
 from mlagentbench.runner.folder import RunFolder
-from mlagentbench.runner.setup import set_up_again
-from mlagentbench.runner.start import proceed
+from mlagentbench.runner.setup import restore_setup
+from mlagentbench.runner.start import resume_run
 
 
-def tell(sandbox: str) -> None:
+def print_agent_traits(sandbox: str) -> None:
     """The traits of an agent."""
-    who = Contestant.model_validate_json(sys.stdin.read())
+    who = AgentSpec.model_validate_json(sys.stdin.read())
     with redirect_stdout(sys.stderr):
-        kind = agents.load(who.agent)
-        agents.make(kind, 0, who.options, sandbox)
-    found = Traits(needs_model=kind.needs_model, interactive=kind.interactive)
+        kind = agents.load_agent_class(who.agent)
+        agents.instantiate_agent(kind, 0, who.options, sandbox)
+    found = AgentTraits(needs_model=kind.needs_model, interactive=kind.interactive)
     print(found.model_dump_json(), end="", flush=True)
 
 
-def go_on(place: Path, gpu: str, task: str) -> None:
+def continue_run(place: Path, gpu: str, task: str) -> None:
     """The run, to its end or until somebody asks it to stop."""
     worlds: list[Environment] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
         for env in worlds:
-            env.stopping.ask()  # should the agent catch even what is raised here
+            env.stop_token.request()  # should the agent catch even what is raised here
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, stop)
-    setup = set_up_again(RunFolder(place).spec.but(gpu=gpu, task=task), _say)
-    proceed(place, None, _say, worlds.append, setup)
+    setup = restore_setup(RunFolder(place).spec.replace(gpu=gpu, task=task), _print_to_stderr)
+    resume_run(place, None, _print_to_stderr, worlds.append, setup)
 
 
-def _say(line: str) -> None:
+def _print_to_stderr(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
 def main(parent: str, what: str, *words: str) -> int:
     """Do it, and tell by the exit code what came of it."""
     if os.getppid() != int(parent):
-        return FAULT  # who died before it could be arranged that we die, too
+        return EXIT_FAULT  # who died before it could be arranged that we die, too
     try:
-        tell(*words) if what == "traits" else go_on(Path(words[0]), *words[1:])
+        print_agent_traits(*words) if what == "traits" else continue_run(Path(words[0]), *words[1:])
     except KeyboardInterrupt:
-        return STOPPED
+        return EXIT_STOPPED
     except UsageError as error:
-        _say(str(error))
-        return REFUSED
+        _print_to_stderr(str(error))
+        return EXIT_USAGE_ERROR
     except (Fault, OSError) as error:
-        _say(f"{type(error).__name__}: {error}")
-        return FAULT
-    return DONE
+        _print_to_stderr(f"{type(error).__name__}: {error}")
+        return EXIT_FAULT
+    return EXIT_DONE
 
 
 if __name__ == "__main__":

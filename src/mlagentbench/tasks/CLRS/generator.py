@@ -15,7 +15,9 @@ class Run(NamedTuple):
     """What the algorithm holds after each of its steps: (graphs, steps, nodes, nodes)."""
 
     distances: Floats  # inf where no path is known yet
-    pointers: npt.NDArray[np.uint8]  # the last node before j on the path from i; i itself where no path is known
+    pointers: npt.NDArray[
+        np.uint8
+    ]  # the last node before j on the path from i; i itself where no path is known
 
 
 def sample(rng: np.random.Generator, count: int, nodes: int) -> Floats:
@@ -37,7 +39,9 @@ def solve(weights: npt.NDArray[Any]) -> Run:
     distances = np.where(weights > 0, weights.astype(np.float64), np.inf)
     distances[:, np.arange(nodes), np.arange(nodes)] = 0
     pointers = np.broadcast_to(np.arange(nodes, dtype=np.uint8)[:, None], weights.shape)
-    run = Run(np.empty((count, nodes, nodes, nodes), np.float32), np.empty((count, nodes, nodes, nodes), np.uint8))
+    run = Run(
+        np.empty((count, nodes, nodes, nodes), np.float32), np.empty((count, nodes, nodes, nodes), np.uint8)
+    )
     for k in range(nodes):
         through = distances[:, :, k, None] + distances[:, None, k, :]
         shorter = through < distances

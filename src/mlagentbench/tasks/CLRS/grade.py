@@ -34,7 +34,9 @@ def grade(submission: Path, private: Path) -> float:
             raise InvalidSubmission(f"{name} is missing, or is not a plain file")
     hits, detours = [], []
     with np.load(private / "test.npz", allow_pickle=False) as hidden, _program(submission) as program:
-        for nodes in sorted(int(name.removeprefix("weights_")) for name in hidden if name.startswith("weights_")):
+        for nodes in sorted(
+            int(name.removeprefix("weights_")) for name in hidden if name.startswith("weights_")
+        ):
             weights, pointers = hidden[f"weights_{nodes}"], hidden[f"pointers_{nodes}"]
             counted = ~np.eye(nodes, dtype=bool)
             for begin in range(0, len(weights), BATCH):

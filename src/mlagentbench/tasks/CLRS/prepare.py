@@ -18,7 +18,9 @@ TEST = {32: 50, 40: 50}
 ARCHIVE = "CLRS30_v1.0.0.tar.gz"
 PARTS = {"train": "train", "val": "validation", "test": "test"}  # the archive's names, and ours
 MEMBER = re.compile(r"(?:^|/)floyd_warshall_(train|val|test)/[^/]+/[^/]+\.tfrecord[^/]*$")
-AGREEMENT = 0.99  # share of a graph's published pointers that our algorithm must find, or something was misread
+AGREEMENT = (
+    0.99  # share of a graph's published pointers that our algorithm must find, or something was misread
+)
 
 Floats = npt.NDArray[np.float32]
 Graphs = dict[int, Floats]  # weights of graphs, by their number of nodes
@@ -30,7 +32,8 @@ def prepare(edition: str, raw: Path, public: Path, private: Path, seed: int) -> 
     if edition == "open":
         sizes = {"train": TRAIN, "validation": VALIDATION, "test": TEST}
         parts = {
-            part: {nodes: sample(rng, count, nodes) for nodes, count in some.items()} for part, some in sizes.items()
+            part: {nodes: sample(rng, count, nodes) for nodes, count in some.items()}
+            for part, some in sizes.items()
         }
     else:
         parts = {part: renumbered(rng, graphs) for part, graphs in published(raw / ARCHIVE).items()}
@@ -53,7 +56,10 @@ def lesson(graphs: Graphs, steps: bool = True) -> dict[str, Any]:
 
 def renumbered(rng: np.random.Generator, graphs: Graphs) -> Graphs:
     """The same graphs in another order, each with its nodes in another order."""
-    return {nodes: np.stack([_shuffled(rng, one) for one in rng.permutation(some)]) for nodes, some in graphs.items()}
+    return {
+        nodes: np.stack([_shuffled(rng, one) for one in rng.permutation(some)])
+        for nodes, some in graphs.items()
+    }
 
 
 def _shuffled(rng: np.random.Generator, weights: Floats) -> Floats:

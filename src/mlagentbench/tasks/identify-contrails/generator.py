@@ -25,11 +25,16 @@ SPREADS = (0.10, 0.30)  # pixels by which it widens from frame to frame
 STREAKS = 2.0  # streaks of cirrus in a scene, on average
 STRIPED = 0.03  # share of the rows of a frame and band that are off
 NOISE = 0.25  # kelvin
-SEEN, UNSURE = 0.40, 0.12  # kelvin of contrast at which an annotator sees half of the contrails, and how sharply
+SEEN, UNSURE = (
+    0.40,
+    0.12,
+)  # kelvin of contrast at which an annotator sees half of the contrails, and how sharply
 
 EXACT = np.float32  # far more exact than the sensor, and fast
 ABSORBS = np.array([0.78, 1.0, 1.28], EXACT)[:, None, None, None]  # how much ice absorbs in each band
-FREQUENCIES = np.meshgrid(np.fft.fftfreq(CANVAS).astype(EXACT), np.fft.rfftfreq(CANVAS).astype(EXACT), indexing="ij")
+FREQUENCIES = np.meshgrid(
+    np.fft.fftfreq(CANVAS).astype(EXACT), np.fft.rfftfreq(CANVAS).astype(EXACT), indexing="ij"
+)
 ROWS, COLUMNS = np.meshgrid(np.arange(SIZE, dtype=EXACT), np.arange(SIZE, dtype=EXACT), indexing="ij")
 TIMES = np.arange(FRAMES, dtype=EXACT) - LABELLED
 
@@ -86,7 +91,10 @@ class Line(NamedTuple):
 def scene(seed: int, number: int) -> Scene:
     """The scene with this number; no scene depends on another."""
     draw = Draw(seed, number)
-    wind, low_wind = draw.uniform(-2.2, 2.2, 2), draw.uniform(-1.2, 1.2, 2)  # pixels from one frame to the next
+    wind, low_wind = (
+        draw.uniform(-2.2, 2.2, 2),
+        draw.uniform(-1.2, 1.2, 2),
+    )  # pixels from one frame to the next
     corridor = draw.number(0, math.pi)
 
     ground = _low_clouds(draw, _surface(draw), low_wind)
@@ -127,8 +135,12 @@ def _moving(spectrum: Array, other: Array, wind: Array) -> Array:
     down, right = FREQUENCIES
     turn = (0.08 * TIMES)[:, None, None]
     times = TIMES[:, None, None]
-    shift = np.exp(-2j * math.pi * wind[0] * down[:, :1] * times) * np.exp(-2j * math.pi * wind[1] * right[:1] * times)
-    return np.asarray(np.fft.irfft2(shift * (np.cos(turn) * spectrum + np.sin(turn) * other))[:, :SIZE, :SIZE])
+    shift = np.exp(-2j * math.pi * wind[0] * down[:, :1] * times) * np.exp(
+        -2j * math.pi * wind[1] * right[:1] * times
+    )
+    return np.asarray(
+        np.fft.irfft2(shift * (np.cos(turn) * spectrum + np.sin(turn) * other))[:, :SIZE, :SIZE]
+    )
 
 
 def _surface(draw: Draw) -> Array:

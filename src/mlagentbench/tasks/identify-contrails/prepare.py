@@ -16,7 +16,10 @@ Array = NDArray[Any]
 
 ARCHIVE = "google-research-identify-contrails-reduce-global-warming.zip"
 LEARN = {"open": 700, "paper": 1200}  # scenes with marks; in the paper edition a sample of the folder train
-HIDDEN = {"open": 700, "paper": 800}  # scenes to be graded on; in the paper edition a sample of the folder validation
+HIDDEN = {
+    "open": 700,
+    "paper": 800,
+}  # scenes to be graded on; in the paper edition a sample of the folder validation
 FRAMES, LABELLED = 8, 4
 KELVIN = {"open": (OFFSET, STEP), "paper": (150.0, 0.01)}  # kelvin = offset + step * count
 ABSENT = 255  # in the mask of an annotator who was not there
@@ -131,7 +134,9 @@ def _read(archive: zipfile.ZipFile, folder: str) -> Record:
     bands = [np.moveaxis(array(band), -1, 0) for band in BANDS]
     assert all(len(band) == FRAMES for band in bands), f"{folder} does not have {FRAMES} frames"
     counts = np.stack([((band - offset) / step).round().clip(0, 65535).astype(np.uint16) for band in bands])
-    individual = array("human_individual_masks")[:, :, 0] if folder.startswith("train/") else np.zeros((1, 1, 0))
+    individual = (
+        array("human_individual_masks")[:, :, 0] if folder.startswith("train/") else np.zeros((1, 1, 0))
+    )
     agreed = array("human_pixel_masks")[:, :, 0]
     masks = [(mask > 0).astype(np.uint8) for mask in np.moveaxis(individual, -1, 0)]
     return Record(counts, masks, (agreed > 0).astype(np.uint8))

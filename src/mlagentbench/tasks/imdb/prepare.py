@@ -15,7 +15,10 @@ ENCODER_FILES = ["config.json", "model.safetensors", "tokenizer.json", "tokenize
 OFFICIAL = {part: f"plain_text/{part}-00000-of-00001.parquet" for part in ("train", "test")}
 
 EACH = 4000  # reviews of either label in train.csv, and again in the hidden test (open edition)
-RUN, FILM = 200, 30  # rows of a run that stays together; a film has at most 30 reviews, which stand side by side
+RUN, FILM = (
+    200,
+    30,
+)  # rows of a run that stays together; a film has at most 30 reviews, which stand side by side
 BEGINNING = 80  # letters and digits: reviews that begin alike are copies
 
 
@@ -42,7 +45,9 @@ def split(reviews: pd.DataFrame, seed: int, each: int) -> tuple[pd.DataFrame, pd
     """Reviews to learn from and to be graded on, `each` of either label; no film has reviews of one label in both."""
     reviews = reviews[~copies(reviews["text"]).duplicated(keep=False)]
     place = reviews.groupby("label").cumcount()
-    reviews = reviews.assign(run=place // RUN)[place % RUN >= FILM]  # the gap keeps films that span two runs apart
+    reviews = reviews.assign(run=place // RUN)[
+        place % RUN >= FILM
+    ]  # the gap keeps films that span two runs apart
     train: list[pd.DataFrame] = []
     test: list[pd.DataFrame] = []
     for label, rows in reviews.groupby("label"):

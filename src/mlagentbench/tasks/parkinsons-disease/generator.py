@@ -51,7 +51,9 @@ def generate(patients: int, supplemental: int, seed: int) -> Tables:
         for month in SUPPLEMENTAL
         if month == 0 or rng.random() < 0.55
     ]
-    proteins, peptides = _assay(rng, pd.DataFrame(samples, columns=["patient_id", "visit_month", "severity", "speed"]))
+    proteins, peptides = _assay(
+        rng, pd.DataFrame(samples, columns=["patient_id", "visit_month", "severity", "speed"])
+    )
     return Tables(pd.DataFrame(clinical), proteins, peptides, pd.DataFrame(others))
 
 
@@ -90,7 +92,9 @@ def _examine(rng: np.random.Generator, patient: _Patient, month: int, severity: 
         score = rng.poisson(mean * rng.gamma(12, 1 / 12))  # raters differ, and days do
         row[name] = float(min(score, HIGHEST[name]))
     bursts = medicated and rng.random() < _chance(1.3 * severity + month / 40 - 2.5)
-    row["updrs_4"] = float(min(1 + rng.poisson(1.5 + 2 * rng.gamma(1.5)), HIGHEST["updrs_4"])) if bursts else 0.0
+    row["updrs_4"] = (
+        float(min(1 + rng.poisson(1.5 + 2 * rng.gamma(1.5)), HIGHEST["updrs_4"])) if bursts else 0.0
+    )
     if rng.random() < (0.20 if medicated else 0.55):
         row["updrs_4"] = np.nan
     row |= {name: np.nan for name in TYPICAL if rng.random() < 0.01}
@@ -117,7 +121,9 @@ def _assay(rng: np.random.Generator, samples: pd.DataFrame) -> tuple[pd.DataFram
         pieces = int(rng.integers(1, 5))
         parts = rng.dirichlet(np.full(pieces, 3.0)) * np.exp(rng.normal(0, 0.12, (count, pieces)))
         amounts = np.exp(logs[:, place, None]) * parts
-        seen = rng.random((count, pieces)) > rng.uniform(0, 0.12) + 0.3 * (amounts < np.quantile(amounts, 0.05))
+        seen = rng.random((count, pieces)) > rng.uniform(0, 0.12) + 0.3 * (
+            amounts < np.quantile(amounts, 0.05)
+        )
         rows, columns = np.nonzero(seen)
         spelled = np.array(["".join(rng.choice(LETTERS, rng.integers(7, 22))) for _ in range(pieces)])
         taken = samples.iloc[rows][["visit_month", "patient_id"]].reset_index(drop=True)

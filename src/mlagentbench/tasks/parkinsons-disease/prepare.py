@@ -12,7 +12,12 @@ HIDDEN = {"open": 500, "paper": 100}  # patients of whom no score is given
 PATIENTS, SUPPLEMENTAL = 800, 400  # of the open edition, in all
 HORIZONS = (0, 6, 12, 24)  # months
 VISIT = ["visit_id", "patient_id", "visit_month"]
-FILES = ("train_clinical_data.csv", "train_proteins.csv", "train_peptides.csv", "supplemental_clinical_data.csv")
+FILES = (
+    "train_clinical_data.csv",
+    "train_proteins.csv",
+    "train_peptides.csv",
+    "supplemental_clinical_data.csv",
+)
 
 
 def prepare(edition: str, raw: Path, public: Path, private: Path, seed: int) -> None:
@@ -80,7 +85,9 @@ def _asked(clinical: pd.DataFrame, ends: "pd.Series[int]") -> pd.DataFrame:
 
 def _shuffled(numbers: Iterable[int], salt: str) -> list[int]:
     """The numbers in an order that only the salt decides: generators may change between versions of numpy."""
-    return sorted((int(each) for each in numbers), key=lambda each: sha256(f"{salt} {each}".encode()).digest())
+    return sorted(
+        (int(each) for each in numbers), key=lambda each: sha256(f"{salt} {each}".encode()).digest()
+    )
 
 
 def _write(table: pd.DataFrame, path: Path) -> None:

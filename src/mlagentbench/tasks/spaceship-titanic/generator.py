@@ -160,13 +160,37 @@ def _names(draw: Draw, planet: Array, family: Array, group: Array) -> tuple[Arra
 
 def _words(draw: Draw, count: int, endings: list[str]) -> list[str]:
     """Different words that could be names."""
-    begin = ["B", "Br", "C", "D", "G", "Gr", "H", "J", "K", "L", "M", "N", "Qu", "R", "S", "St", "T", "V", "W"]
-    middle = [a + b for a in ("a", "e", "i", "o", "ai", "ee") for b in ("l", "n", "r", "s", "t", "v", "nd", "rk")]
+    begin = [
+        "B",
+        "Br",
+        "C",
+        "D",
+        "G",
+        "Gr",
+        "H",
+        "J",
+        "K",
+        "L",
+        "M",
+        "N",
+        "Qu",
+        "R",
+        "S",
+        "St",
+        "T",
+        "V",
+        "W",
+    ]
+    middle = [
+        a + b for a in ("a", "e", "i", "o", "ai", "ee") for b in ("l", "n", "r", "s", "t", "v", "nd", "rk")
+    ]
     words = [a + b + c for a in begin for b in middle for c in endings]
     return [words[number] for number in draw.order(len(words))[:count]]
 
 
-def _cabins(draw: Draw, sizes: Array, deck: Array, side: Array, group: Array, member: Array) -> tuple[Array, Array]:
+def _cabins(
+    draw: Draw, sizes: Array, deck: Array, side: Array, group: Array, member: Array
+) -> tuple[Array, Array]:
     """The number of everybody's cabin, and how far along the deck it lies; no two groups share a cabin."""
     second = (sizes >= 3) & (draw.uniform(len(sizes)) < 0.4)
     owner = np.concatenate([np.arange(len(sizes)), np.flatnonzero(second)])
@@ -184,7 +208,9 @@ def _cabins(draw: Draw, sizes: Array, deck: Array, side: Array, group: Array, me
 
 def _chances(draw: Draw, people: pd.DataFrame) -> Array:
     """The probability of everybody's being transported."""
-    planet, deck, side, cryo, age = (people[name].to_numpy() for name in ("planet", "deck", "side", "cryo", "Age"))
+    planet, deck, side, cryo, age = (
+        people[name].to_numpy() for name in ("planet", "deck", "side", "cryo", "Age")
+    )
     spent = np.maximum(np.log1p(people[SPENDING].to_numpy(float)) - SMALL, 0)
     log_odds = draw.about(CRYO)[planet] * cryo + spent @ draw.about(MONEY)
     log_odds += draw.about(DECK)[deck] + draw.about(SIDE) * (2 * side - 1)

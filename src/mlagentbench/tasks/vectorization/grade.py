@@ -13,8 +13,30 @@ STARTER = Path(__file__).parent / "starter"
 TOLERANCE = 1e-8  # of every output value; outputs are about 1 in size
 CHECKS = 4  # small layers, asked first and not timed: they warm up, and no two have the same form
 FORBIDDEN = (
-    *("scipy", "torch", "numba", "cython", "jax", "tensorflow", "cupy", "numexpr", "pandas", "sklearn", "lightgbm"),
-    *("ctypes", "_ctypes", "cffi", "importlib", "imp", "subprocess", "_posixsubprocess", "multiprocessing", "pty"),
+    *(
+        "scipy",
+        "torch",
+        "numba",
+        "cython",
+        "jax",
+        "tensorflow",
+        "cupy",
+        "numexpr",
+        "pandas",
+        "sklearn",
+        "lightgbm",
+    ),
+    *(
+        "ctypes",
+        "_ctypes",
+        "cffi",
+        "importlib",
+        "imp",
+        "subprocess",
+        "_posixsubprocess",
+        "multiprocessing",
+        "pty",
+    ),
 )
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -87,7 +109,9 @@ def _compare(answers: list[Array], right: Array) -> None:
         raise InvalidSubmission(f"forward returned {len(answers)} arrays; it must return one")
     (answer,) = answers
     if answer.shape != right.shape or answer.dtype != np.float64:
-        raise InvalidSubmission(f"forward returned {answer.dtype} {answer.shape} where float64 {right.shape} is right")
+        raise InvalidSubmission(
+            f"forward returned {answer.dtype} {answer.shape} where float64 {right.shape} is right"
+        )
     if not np.isfinite(answer).all():
         raise InvalidSubmission("forward returned values that are not finite")
     worst = float(np.abs(answer - right).max())

@@ -1,0 +1,111 @@
+"""Who works on a sample: Inspect's react agent with our actions as its tools, or an agent of ours."""
+
+from typing import Any
+
+from inspect_ai.agent import AgentState, AgentSubmit, as_solver, react
+from inspect_ai.event import ModelEvent
+from inspect_ai.log import transcript
+from inspect_ai.model import ModelOutput
+from inspect_ai.solver import Generate, Solver, TaskState, solver
+from inspect_ai.tool import ToolDef, ToolError
+
+from mlagentbench.adapters.inspect.models import main_model, to_tool_params
+from mlagentbench.adapters.inspect.sample_run import SampleRun, SampleSettings
+from mlagentbench.agents import base as agents
+from mlagentbench.agents.tools import build_tools as build_action_tools
+from mlagentbench.errors import RunOver
+from mlagentbench.language.prompts import fill_prompt
+from mlagentbench.records import Call
+
+SUBMIT_TOOL = "final_answer"
+
+
+@solver
+def open_run(terms: SampleSettings) -> Solver:
+    """Opens a run for the sample, and offers its actions as tools to whatever solver follows."""
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        attempt = SampleRun(state)
+        await attempt.start(terms)
+        state.tools.extend(tool.as_tool() for tool in build_tools(attempt))
+        return state
+
+    return solve
+
+
+def build_tools(attempt: SampleRun) -> list[ToolDef]:
+    """The actions of a run as Inspect's tools."""
+    env = attempt.session.env
+    return [
+        ToolDef(
+            _build_tool_function(attempt, action),
+            name=tool.name,
+            description=tool.description,
+            parameters=to_tool_params(tool),
+            parallel=False,
+            max_output=0,  # observations are cut to size already, in the middle
+        )
+        for action, tool in zip(env.actions, build_action_tools(env), strict=True)
+    ]
+
+
+def _build_tool_function(attempt: SampleRun, action: str) -> Any:
+    async def execute(**args: Any) -> str:
+        try:
+            step = await attempt.step(Call(action=action, args=args, thought=_last_completion()))
+        except RunOver as over:
+            raise ToolError(str(over)) from over
+        if step.failed:
+            raise ToolError(step.observation)
+        return step.observation
+
+    return execute
+
+
+def _last_completion() -> str:
+    """What the model said when it called for the tool."""
+    last = transcript().history.events_since_last(ModelEvent)[:1]
+    return last[0].output.completion if last and isinstance(last[0], ModelEvent) else ""
+
+
+@solver
+def inspect_react() -> Solver:
+    """Inspect's react agent, until it submits or the run is over."""
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        attempt = SampleRun.for_sample(state)
+        tools = build_tools(attempt)
+        submit = next(tool for tool in tools if tool.name == SUBMIT_TOOL)
+
+        async def goes_on(agent: AgentState) -> bool | str:
+            if attempt.session.done:
+                return False
+            return True if agent.output.message.tool_calls else fill_prompt("tools_nudge")
+
+        agent = react(
+            prompt=None,
+            tools=[tool for tool in tools if tool is not submit],
+            model=main_model(),
+            submit=AgentSubmit(tool=submit, answer_only=True, keep_in_messages=True),
+            on_continue=goes_on,
+            truncation="auto",
+        )
+        return await as_solver(agent)(state, generate)
+
+    return solve
+
+
+@solver
+def benchmark_agent(agent: str, options: dict[str, Any] | None = None) -> Solver:
+    """An agent of ours, whose models are Inspect's."""
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        attempt = SampleRun.for_sample(state)
+        await attempt.run_agent(
+            agents.instantiate_agent(agents.load_agent_class(agent), state.epoch, options or {})
+        )
+        last = attempt.session.env.steps[-1:]
+        state.output = ModelOutput.from_content(str(main_model()), last[0].observation if last else "")
+        return state
+
+    return solve

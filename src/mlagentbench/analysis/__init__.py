@@ -1,0 +1,1 @@
+"""What runs mean: metrics, statistics, comparisons. Reads run folders only."""

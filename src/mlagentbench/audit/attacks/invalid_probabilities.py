@@ -1,0 +1,44 @@
+"""Attack: unfair chances."""
+
+from mlagentbench.audit.attacks.base import Attack
+from mlagentbench.environment.environment import Environment
+from mlagentbench.records import Call
+from mlagentbench.task import Task
+
+DISTRIBUTIONS = {
+    "every chance is 1": "np.ones(shape)",
+    "chances of 1e300": "np.full(shape, 1e300)",
+    "chances that add up to 1.01": "np.full(shape, 1.01 / shape[1])",
+    "not a number": "np.full(shape, np.nan)",
+    "one infinite": "np.where(np.arange(shape[1]) == 101, np.inf, np.zeros(shape))",
+    "negative ones": "np.broadcast_to(np.where(np.arange(256) < 200, 2 / 256, -144 / 256 / 56), shape)",
+    "whole numbers": "np.ones(shape, np.int64)",
+    "the last byte once more": "np.eye(shape[1])[np.maximum(last, 0)]",
+    "more streams than there are": "np.full((2 * shape[0], shape[1]), 1 / shape[1])",
+}
+CODE = """
+import numpy as np
+def predict(last):
+    shape = (len(last), 256)
+    return np.asarray({way})
+"""
+
+
+class InvalidProbabilities(Attack):
+    """Predicts with distributions that are none: sums over 1, negative or infinite chances, too many of them."""
+
+    threats = (6, 13)
+    slow = True
+    grades_each_step = True
+
+    @classmethod
+    def applies_to(cls, task: Task) -> bool:
+        """Whether a language model is submitted."""
+        return task.name == "BabyLM"
+
+    def run(self, env: Environment) -> None:
+        """One step for each way."""
+        for thought, way in DISTRIBUTIONS.items():
+            args = {"file_name": "model.py", "content": CODE.format(way=way)}
+            env.step(Call(action="Write File", args=args, thought=thought))
+        self.finish_without_submission(env)

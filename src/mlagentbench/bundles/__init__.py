@@ -1,0 +1,1 @@
+"""A run as one zip file: write it, check it, read it."""

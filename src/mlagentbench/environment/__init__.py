@@ -1,0 +1,1 @@
+"""What an agent works in: actions, budget, recorded steps and model calls."""

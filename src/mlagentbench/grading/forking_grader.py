@@ -1,0 +1,82 @@
+"""Grades many submissions of one task: its code is loaded once, and each submission has a fork of its own."""
+
+import json
+import select
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pydantic import ValidationError
+
+from mlagentbench.grading.fork_server import DONE
+from mlagentbench.grading.grade import Grade, grade, grader_command, grader_environment
+from mlagentbench.preparation.prepare import PreparedData
+from mlagentbench.sandbox.base import Sandbox
+from mlagentbench.system.cache import temporary_dir
+from mlagentbench.task import Task
+from mlagentbench.workspace.store import Store
+
+
+class ForkingGrader:
+    """For files only: a submission that is a whole folder has code in it, which is driven from a process of its own."""
+
+    def __init__(self, task: Task, data: PreparedData, sandbox: Sandbox, folder: Path) -> None:
+        self.task, self.data, self.sandbox, self.folder = task, data, sandbox, folder
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def grade(self, store: Store, step: int) -> Grade:
+        """The same as `grade.grade` says, but for broken rules; where a fork fails, that is asked after all."""
+        wanted = self.task.config.submission
+        entry = None if wanted == "." else store.state(step).get(wanted)
+        if entry is None or entry.kind != "file":
+            return grade(self.task, self.data, store, step, self.sandbox)
+        with TemporaryDirectory(dir=self.folder) as place, TemporaryDirectory(dir=self.folder) as beside:
+            submission = Path(place, Path(wanted).name)
+            store.export(step, wanted, submission)
+            found = self._request_grade(submission, Path(beside, "answer.json"))
+        return found or grade(self.task, self.data, store, step, self.sandbox)
+
+    def _request_grade(self, submission: Path, answer: Path) -> Grade | None:
+        process = self._process = self._process or self._start_server()
+        assert process.stdin and process.stdout
+        with suppress(OSError, ValidationError):  # it died, or left no answer that is one
+            process.stdin.write(json.dumps([str(submission), str(answer)]).encode() + b"\n")
+            process.stdin.flush()
+            poll = select.poll()
+            poll.register(process.stdout, select.POLLIN)
+            if poll.poll(self.task.config.grading_minutes * 60_000) and process.stdout.read(1) == DONE:
+                return Grade.model_validate_json(answer.read_bytes())
+        self.close()
+        return None
+
+    def _start_server(self) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(
+            grader_command("fork_server", self.task.folder, self.data.private),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=dict(grader_environment(self.task, self.sandbox)),
+            cwd=self.folder,
+            bufsize=0,
+            start_new_session=True,  # Ctrl-C is for the harness
+        )
+
+    def close(self) -> None:
+        """End the process; its forks die with it."""
+        if self._process:
+            with self._process as process:
+                process.kill()
+        self._process = None
+
+
+@contextmanager
+def open_forking_grader(task: Task, data: PreparedData, sandbox: Sandbox) -> Iterator[ForkingGrader]:
+    """Somebody who grades one submission after another."""
+    with temporary_dir() as folder:
+        found = ForkingGrader(task, data, sandbox, folder)
+        try:
+            yield found
+        finally:
+            found.close()

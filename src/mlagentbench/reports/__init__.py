@@ -1,1 +1,0 @@
-"""What runs mean: reads run folders only."""

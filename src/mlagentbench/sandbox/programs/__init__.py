@@ -1,0 +1,1 @@
+"""Programs that run inside a sandbox: stand-alone, standard library only."""

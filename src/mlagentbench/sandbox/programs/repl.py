@@ -1,0 +1,47 @@
+"""Runs inside the sandbox: an interpreter that keeps its variables from one command to the next."""
+
+import ast
+import json
+import os
+import sys
+import traceback
+from contextlib import suppress
+
+
+def execute(code: str, namespace: dict[str, object]) -> None:
+    """Execute; a last expression shows its value, as at a prompt."""
+    tree = ast.parse(code, "<command>")
+    last = tree.body[-1] if tree.body else None
+    if isinstance(last, ast.Expr):
+        tree.body.pop()
+        exec(compile(tree, "<command>", "exec"), namespace)
+        value = eval(compile(ast.Expression(last.value), "<command>", "eval"), namespace)
+        if value is not None:
+            print(repr(value))
+    else:
+        exec(compile(tree, "<command>", "exec"), namespace)
+
+
+def main() -> None:
+    """One command a line, as JSON; after each, the mark that came with it, on the same socket."""
+    channel = os.dup(0)
+    commands = os.fdopen(channel, "r", encoding="utf-8")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    sys.path.insert(0, os.getcwd())
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    for line in commands:
+        command = json.loads(line)
+        try:
+            execute(command["code"], namespace)
+        except BaseException:  # noqa: BLE001 - the agent's code may raise anything, SystemExit included
+            with suppress(Exception):  # it may have closed its output
+                traceback.print_exc()
+        finally:
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(Exception):
+                    stream.flush()
+        os.write(channel, command["mark"].encode())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Operating-system primitives: files, locks, processes, hardware. Knows nothing of tasks or agents."""
