@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
-from runs_made import make
+from run_factory import make_run
 
 from mlagentbench.analysis.runs import Run, read_runs
 from mlagentbench.bundles.read import open_run_or_bundle
@@ -91,14 +91,14 @@ def test_a_path_can_neither_run_nor_pretend_to_be_two(strayer, visit, tmp_path):
 
 
 def test_a_run_without_a_ledger_says_nothing_of_it(tmp_path):
-    run = make(tmp_path / "run", 0.0, said=("done",))
+    run = make_run(tmp_path / "run", 0.0, observations=("done",))
     run = kept(run, 1, Access(path="/etc/shadow", mode="read", count=1))
     assert not run.accesses and not count_outside_accesses(run).attempted
     assert 'class="access"' not in render_run_page(run)
 
 
 def test_what_went_through_comes_first_and_a_flood_of_long_paths_keeps_the_page_small(tmp_path):
-    run = make(tmp_path / "run", 0.0, said=("done", "again"), ledger=True)
+    run = make_run(tmp_path / "run", 0.0, observations=("done", "again"), ledger=True)
     vain = [
         Access(path=f"/x/{number}{'y' * 4000}", mode="read", count=2, refused=2) for number in range(3000)
     ]
@@ -117,7 +117,7 @@ def test_what_went_through_comes_first_and_a_flood_of_long_paths_keeps_the_page_
 
 
 def test_a_damaged_ledger_is_a_page_that_says_so(tmp_path):
-    run = make(tmp_path / "run", 0.0, said=("done",), ledger=True)
+    run = make_run(tmp_path / "run", 0.0, observations=("done",), ledger=True)
     access_file(run.folder.path, 1).parent.mkdir()
     access_file(run.folder.path, 1).write_text("{}\n")
     write_report([Run(RunFolder(run.folder.path), run.result)], tmp_path / "site", lambda line: None)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs_made import make
+from run_factory import make_run
 
 from mlagentbench.analysis import paper
 from mlagentbench.analysis.metrics import summarize_runs
@@ -54,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("runs")
     for task in ("imdb", "cifar10", "aardvark"):
         for seed in range(3):
-            make(
+            make_run(
                 place / f"{task}-good-{seed}",
                 0.4 + seed / 10,
                 task=task,
@@ -63,11 +63,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 tokens=1000,
                 dollars=0.5,
             )
-            make(place / f"{task}-weak-{seed}", 0.02 * seed, task=task, seed=seed, agent="weak", tokens=50)
-    make(place / "imdb-odd-0", task="imdb", agent="odd", options={"hint": EVIL})
-    make(place / "imdb-odd-1", task="imdb", agent="odd", options={"hint": EVIL}, seed=1, ending="fault")
-    make(place / "imdb-odd-2", task="imdb", agent="odd", options={"hint": EVIL}, seed=2, ending=None)
-    make(
+            make_run(place / f"{task}-weak-{seed}", 0.02 * seed, task=task, seed=seed, agent="weak", tokens=50)
+    make_run(place / "imdb-odd-0", task="imdb", agent="odd", options={"hint": EVIL})
+    make_run(place / "imdb-odd-1", task="imdb", agent="odd", options={"hint": EVIL}, seed=1, ending="fault")
+    make_run(place / "imdb-odd-2", task="imdb", agent="odd", options={"hint": EVIL}, seed=2, ending=None)
+    make_run(
         place / "imdb-odd-3",
         0.5,
         task="imdb",
@@ -180,7 +180,7 @@ def test_every_table_is_there_for_programs_and_says_what_it_rests_on(site: Path,
 
 
 def test_one_run_alone_makes_a_report(tmp_path: Path) -> None:
-    run = make(tmp_path / "run", 0.3)
+    run = make_run(tmp_path / "run", 0.3)
     done = report(tmp_path / "run", out=tmp_path / "site")
     text = (tmp_path / "site" / "index.html").read_text()
     assert done.runs == 1 and "1 contestant, 1 task, 1 run<" in text and "It takes two contestants" in text
@@ -190,7 +190,7 @@ def test_one_run_alone_makes_a_report(tmp_path: Path) -> None:
 
 
 def test_what_a_model_judged_is_marked_as_an_opinion(tmp_path: Path) -> None:
-    run = make(tmp_path / "run", 0.3, said=("fine",))
+    run = make_run(tmp_path / "run", 0.3, observations=("fine",))
     told = {
         "rubric": "r",
         "trace": hash_file(run.folder.trace.path),
@@ -220,8 +220,8 @@ def test_what_a_model_judged_is_marked_as_an_opinion(tmp_path: Path) -> None:
 
 
 def test_a_task_in_two_settings_stands_twice_beside_the_paper_s_row(tmp_path: Path) -> None:
-    make(tmp_path / "runs" / "one", 0.3, task="imdb")
-    make(tmp_path / "runs" / "two", 0.4, task="imdb", edition="paper")
+    make_run(tmp_path / "runs" / "one", 0.3, task="imdb")
+    make_run(tmp_path / "runs" / "two", 0.4, task="imdb", edition="paper")
     runs = read_runs([tmp_path / "runs"])
     board = build_grids(summarize_runs(runs), ["played"])[0]
     assert list(board.tasks) == ["imdb (open)", "imdb (paper)"]
@@ -231,7 +231,7 @@ def test_a_task_in_two_settings_stands_twice_beside_the_paper_s_row(tmp_path: Pa
 
 def test_without_a_task_that_all_have_run_nobody_is_said_to_be_alone(tmp_path: Path) -> None:
     for number, (agent, task) in enumerate((("one", "a"), ("two", "a"), ("three", "b"))):
-        make(tmp_path / "runs" / str(number), 0.3, agent=agent, task=task)
+        make_run(tmp_path / "runs" / str(number), 0.3, agent=agent, task=task)
     report(tmp_path / "runs", out=tmp_path / "site")
     text = (tmp_path / "site" / "index.html").read_text()
     assert (
@@ -240,21 +240,21 @@ def test_without_a_task_that_all_have_run_nobody_is_said_to_be_alone(tmp_path: P
 
 
 def test_a_run_that_has_just_begun_makes_a_report(tmp_path: Path) -> None:
-    make(tmp_path / "run", ending=None)
+    make_run(tmp_path / "run", ending=None)
     assert report(tmp_path / "run", out=tmp_path / "site").unfinished == 1
     assert "None has ended" in (tmp_path / "site" / "index.html").read_text()
 
 
 def test_a_task_without_a_baseline_is_listed_but_not_judged(tmp_path: Path) -> None:
-    make(tmp_path / "run", 0.3, baseline=None)
+    make_run(tmp_path / "run", 0.3, baseline=None)
     report(tmp_path / "run", out=tmp_path / "site")
     assert rows(tmp_path / "site", "runs")[0]["verdict"] == "not judged"
     assert rows(tmp_path / "site", "success")[0]["played"] == ""
 
 
 def test_a_damaged_record_is_a_finding_and_not_the_end_of_the_report(tmp_path: Path) -> None:
-    run = make(tmp_path / "runs" / "one", 0.3, said=("fine",))
-    make(tmp_path / "runs" / "two", 0.4, seed=1)
+    run = make_run(tmp_path / "runs" / "one", 0.3, observations=("fine",))
+    make_run(tmp_path / "runs" / "two", 0.4, seed=1)
     (run.folder.path / "trace.jsonl").write_text('{ "validation error: 3" is no step }\n')
     report(tmp_path / "runs", out=tmp_path / "site")
     assert rows(tmp_path / "site", "runs")[0]["findings"].startswith("damaged")
@@ -263,13 +263,13 @@ def test_a_damaged_record_is_a_finding_and_not_the_end_of_the_report(tmp_path: P
 def test_only_what_changed_is_written_again(tmp_path: Path) -> None:
     runs, out = tmp_path / "runs", tmp_path / "site"
     for name in ("kept", "gone"):
-        make(runs / name, 0.3)
+        make_run(runs / name, 0.3)
     report(runs, out=out)
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
     report(runs, out=out)
     assert before == {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
     shutil.rmtree(runs / "gone")
-    make(runs / "new", 0.2, agent="new")
+    make_run(runs / "new", 0.2, agent="new")
     report(runs, out=out)
     assert {path.name for path in (out / "runs").iterdir()} == {"kept.html", "new.html"}
     assert (out / "runs" / "kept.html").stat().st_mtime_ns == before[out / "runs" / "kept.html"]
@@ -284,9 +284,9 @@ def test_a_folder_that_holds_something_else_is_left_alone(folder: Path, tmp_path
 
 def test_two_runs_of_one_name_have_a_page_each(tmp_path: Path) -> None:
     for batch in ("first", "second"):
-        make(tmp_path / batch / "run", 0.3)
-    make(tmp_path / "third" / "RUN", 0.3)
-    make(tmp_path / "fourth" / "ru n", 0.3)
+        make_run(tmp_path / batch / "run", 0.3)
+    make_run(tmp_path / "third" / "RUN", 0.3)
+    make_run(tmp_path / "fourth" / "ru n", 0.3)
     report(*(tmp_path / name for name in ("first", "second", "third", "fourth")), out=tmp_path / "site")
     found = [path.name for path in (tmp_path / "site" / "runs").glob("*.html")]
     assert len({name.lower() for name in found}) == 4
@@ -294,7 +294,7 @@ def test_two_runs_of_one_name_have_a_page_each(tmp_path: Path) -> None:
 
 def test_many_pages_are_made_by_several_processes_and_none_is_lost(tmp_path: Path) -> None:
     for seed in range(run_pages.MIN_PAGES_FOR_POOL + 1):
-        make(tmp_path / "runs" / f"run-{seed}", seed / 100, seed=seed)
+        make_run(tmp_path / "runs" / f"run-{seed}", seed / 100, seed=seed)
     heard: list[str] = []
     write_report(read_runs([tmp_path / "runs"]), tmp_path / "site", heard.append)
     assert len(list((tmp_path / "site" / "runs").glob("*.html"))) == run_pages.MIN_PAGES_FOR_POOL + 1
@@ -316,7 +316,7 @@ def test_graded_steps_become_curves(play: Callable[..., Result], tmp_path: Path,
 
 
 def test_the_command_says_where_the_report_lies(tmp_path: Path, cli: Cli) -> None:
-    make(tmp_path / "run", ending="fault")
+    make_run(tmp_path / "run", ending="fault")
     done = cli("report", tmp_path / "run", "-o", tmp_path / "site")
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"1 run (1 fault): {tmp_path / 'site' / 'index.html'}\n"

@@ -10,7 +10,7 @@ from mlagentbench.process.evidence import Evidence
 from mlagentbench.process.rules.base import Rule
 from mlagentbench.records import Record
 
-RULES_PACKAGE = "reports.process.rules"
+RULES_PACKAGE = "process.rules"
 
 
 class Finding(Record):

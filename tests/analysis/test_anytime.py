@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from runs_made import make
+from run_factory import make_run
 
 from mlagentbench.analysis.anytime import (
     StepGrade,
@@ -270,7 +270,7 @@ def test_grades_that_one_run_claims_are_not_believed_of_another(played: Callable
 
 
 def test_the_curve_has_the_improvement_of_each_state_and_the_best_so_far(tmp_path: Path) -> None:
-    run = make(tmp_path / "run", 0.2, said=("a", "b", "c", "d"))
+    run = make_run(tmp_path / "run", 0.2, observations=("a", "b", "c", "d"))
     key = f"{run.spec.hashes.grader}:{run.spec.hashes.data}:x"
     found = [(0, None, "none"), (1, 9.0, ""), (2, 6.0, ""), (3, None, "broken"), (4, 8.0, "")]
     lines = [

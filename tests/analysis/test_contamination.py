@@ -1,7 +1,5 @@
 """Public data held against data drawn by a hidden seed."""
 
-import csv
-import io
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -10,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page
-from runs_made import HASHES, make
+from run_factory import HASHES, make_run
 
 from mlagentbench.analysis.contamination import compute_contamination_gaps
 from mlagentbench.analysis.runs import Run, read_runs
-from mlagentbench.pages.site.report import write_report
 from mlagentbench.records import Result
 from mlagentbench.runner.setup import prepare_setup
 from mlagentbench.runner.start import start_run
@@ -32,7 +28,7 @@ def many(tmp_path: Path) -> Many:
         count = len(list((tmp_path / "runs").glob("*")))
         hashes = HASHES.replace(data=f"{kind}".ljust(64, "0"))
         return [
-            make(
+            make_run(
                 tmp_path / "runs" / f"{count + n}",
                 each,
                 agent=agent,
@@ -117,28 +113,6 @@ def test_another_grader_is_another_task(many: Many) -> None:
     runs = many("a", "public", 0.5, 0.6) + many("a", "twin", 0.1, 0.2) + many("a", "twin", 0.3, hashes=strict)
     (gap,) = compute_contamination_gaps(runs)
     assert gap.task == "toy (open, grader aaaaaaaa)" and gap.other_runs == 2
-
-
-def test_the_report_has_a_section_where_there_is_something_to_show(
-    many: Many, tmp_path: Path, visit: Callable[..., Page]
-) -> None:
-    runs = many("parrot", "public", 0.9, 0.8, 0.85, 0.95)
-    write_report(runs, tmp_path / "site", lambda line: None)
-    assert "Contamination" not in (tmp_path / "site" / "index.html").read_text()
-    runs += many("parrot", "twin", 0.1, 0.2, 0.15, 0.12)
-    write_report(runs, tmp_path / "site", lambda line: None)
-    page = visit((tmp_path / "site" / "index.html").as_uri())
-    cells = page.locator("#contamination tbody tr td").all_inner_texts()
-    assert (
-        cells[:5] == ["parrot", "toy (open)", "twin", "+87.5%", "+14.2%"] and "public goes better" in cells[5]
-    )
-    (row,) = csv.DictReader(io.StringIO((tmp_path / "site" / "tables" / "contamination.csv").read_text()))
-    assert row["who"] == "parrot" and float(row["difference"]) == pytest.approx(0.7325)
-    listed = csv.DictReader(io.StringIO((tmp_path / "site" / "tables" / "runs.csv").read_text()))
-    assert {(each["data"], each["task"].partition(" ")[2]) for each in listed} == {
-        ("public", "(public public00)"),
-        ("twin", "(twin twin0000)"),
-    }
 
 
 @pytest.fixture

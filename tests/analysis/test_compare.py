@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from runs_made import HASHES, make
+from run_factory import HASHES, make_run
 from scipy import stats
 
 from mlagentbench.analysis.compare import Comparison, compare, select_sides
@@ -24,7 +24,7 @@ def many(tmp_path: Path) -> Many:
         place = tmp_path / "runs" / agent
         count = len(list(place.glob("*")))
         return [
-            make(place / f"{count + n}", each, task=task, agent=agent, **changes)
+            make_run(place / f"{count + n}", each, task=task, agent=agent, **changes)
             for n, each in enumerate(improvements)
         ]
 
@@ -91,7 +91,7 @@ def test_what_is_not_comparable_is_left_out_and_said(
 ) -> None:
     a = many("a", "one", 0.5, 0.4) + many("a", "two", 0.5, 0.4)
     b = many("b", "one", 0.0, 0.1)
-    b += [make(tmp_path / "runs" / "b" / "other", 0.3, **{"task": "two", "agent": "b", **changes})]
+    b += [make_run(tmp_path / "runs" / "b" / "other", 0.3, **{"task": "two", "agent": "b", **changes})]
     found = compare(a, b)
     assert words in found.left_out and [row.task for row in found.tasks] == ["one"]
     assert "one task only: it says nothing of others" in found.warnings
@@ -136,7 +136,7 @@ def test_two_entrants_of_one_batch_are_named_and_a_folder_of_several_is_a_mistak
 def test_one_entrant_in_two_folders_is_told_apart_by_the_folders(many: Many, tmp_path: Path) -> None:
     before, after = tmp_path / "before", tmp_path / "after"
     for place, improvement in ((before, 0.0), (after, 0.5)):
-        make(place / "run", improvement)
+        make_run(place / "run", improvement)
     assert select_sides(str(before), str(after), [])[2] == (f"played in {before}", f"played in {after}")
 
 

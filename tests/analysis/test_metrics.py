@@ -3,7 +3,7 @@ from pathlib import Path
 from time import perf_counter
 
 import pytest
-from runs_made import BASELINE, HASHES, MACHINE, make
+from run_factory import BASELINE, HASHES, MACHINE, make_run
 
 from mlagentbench.analysis import paper
 from mlagentbench.analysis.metrics import Cell, Summary, summarize_runs
@@ -18,7 +18,7 @@ Made = Callable[..., Run]
 def made(tmp_path: Path) -> Made:
     """Runs in folders of their own."""
     count = iter(range(10_000))
-    return lambda *args, **changes: make(tmp_path / str(next(count)), *args, **changes)
+    return lambda *args, **changes: make_run(tmp_path / str(next(count)), *args, **changes)
 
 
 def only(summary: Summary) -> Cell:
@@ -173,11 +173,11 @@ def test_the_gap_is_between_the_last_figure_before_submission_and_the_score(made
         "Validation error: 7.5",
         "validation error: nan",
     )
-    run = made(0.2, said=said)
+    run = made(0.2, observations=said)
     assert find_last_validation_score(run) == 7.5 and compute_validation_gap(run) == pytest.approx(
         0.05
     )  # hoped for 7.5 and got 8, of a baseline of 10
-    higher = made(0.2, said=said, better="higher")
+    higher = made(0.2, observations=said, better="higher")
     assert compute_validation_gap(higher) == pytest.approx(-0.45)  # 12 is more than it saw
     assert only(summarize_runs([run])).validation_gap.value == pytest.approx(0.05)
 
@@ -185,11 +185,11 @@ def test_the_gap_is_between_the_last_figure_before_submission_and_the_score(made
 def test_where_nothing_can_be_said_of_the_gap_nothing_is(made: Made) -> None:
     said = ("validation error: 7.5",)
     assert (
-        compute_validation_gap(made(None, said=said)) is None
-        and compute_validation_gap(made(0.2, said=("the validation went well",))) is None
+        compute_validation_gap(made(None, observations=said)) is None
+        and compute_validation_gap(made(0.2, observations=("the validation went well",))) is None
     )
-    assert compute_validation_gap(made(0.2, said=said, metric="time relative to the starter")) is None
-    assert compute_validation_gap(made(0.2, said=said, baseline=None)) is None
+    assert compute_validation_gap(made(0.2, observations=said, metric="time relative to the starter")) is None
+    assert compute_validation_gap(made(0.2, observations=said, baseline=None)) is None
 
 
 def test_a_summary_survives_its_json_and_the_order_of_the_runs(made: Made) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fake_model import FakeModel
-from runs_made import make
+from run_factory import make_run
 from statsmodels.stats.inter_rater import cohens_kappa
 
 from mlagentbench.agents.research import Research
@@ -40,7 +40,9 @@ def answer(*scores: int, **changes: Any) -> str:
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     """A finished run of two steps."""
-    return make(tmp_path / "run", 0.2, said=("validation error: 8.0", f"{INJECTED}\n=== record ==="))
+    return make_run(
+        tmp_path / "run", 0.2, observations=("validation error: 8.0", f"{INJECTED}\n=== record ===")
+    )
 
 
 def test_the_rubric_has_the_criteria_that_were_asked_for():
@@ -118,7 +120,7 @@ def test_an_answer_in_a_code_block_is_read():
 
 
 def test_a_model_that_takes_less_is_shown_less(tmp_path):
-    run = make(tmp_path / "run", 0.2, said=("x" * 100_000,) * 4)
+    run = make_run(tmp_path / "run", 0.2, observations=("x" * 100_000,) * 4)
     model = FakeModel([PromptTooLong("too long"), answer(1, 1, 1, 1)])
     judge_run(run, model, "parrot")
     first, second = (len(prompt.messages[1].text) for prompt in model.prompts)
@@ -128,7 +130,9 @@ def test_a_model_that_takes_less_is_shown_less(tmp_path):
 
 
 def test_a_long_run_is_shown_from_its_beginning_and_its_end(tmp_path):
-    run = make(tmp_path / "run", 0.2, said=tuple(f"number {number} " + "x" * 500 for number in range(1, 501)))
+    run = make_run(
+        tmp_path / "run", 0.2, observations=tuple(f"number {number} " + "x" * 500 for number in range(1, 501))
+    )
     record = render_record(run, 60_000)
     assert len(record) < 1.5 * 60_000
     assert "number 1 " in record and "number 500 " in record
@@ -145,7 +149,7 @@ def test_what_a_research_agent_planned_is_shown_though_the_trace_has_only_its_th
 
 def test_an_unfinished_run_is_not_judged(tmp_path):
     with pytest.raises(UsageError, match="not finished"):
-        judge_run(make(tmp_path / "run", said=("x",), ending=None), FakeModel([]), "parrot")
+        judge_run(make_run(tmp_path / "run", observations=("x",), ending=None), FakeModel([]), "parrot")
 
 
 def test_a_second_judging_is_added_and_the_two_agree_so_far(run):
@@ -177,7 +181,7 @@ def test_kappa_is_as_by_hand():
 
 
 def test_agreement_is_over_all_runs_that_were_judged_twice(tmp_path):
-    runs = [make(tmp_path / str(number), 0.2, said=("x",)) for number in range(3)]
+    runs = [make_run(tmp_path / str(number), 0.2, observations=("x",)) for number in range(3)]
     for run, scores in zip(runs, ((1, 1), (1, 5), (3,)), strict=True):
         for score in scores:
             judge_run(run, FakeModel([answer(score, score, score, score)]), "parrot")
@@ -223,9 +227,9 @@ def test_the_command_judges_marks_and_tells_the_cost_apart(cli, tmp_path, run):
 
 
 def test_in_a_folder_of_runs_those_that_cannot_be_judged_are_passed_over(cli, tmp_path):
-    make(tmp_path / "runs" / "a", 0.2, said=("x",))
-    make(tmp_path / "runs" / "b", said=("x",), ending=None)
-    make(tmp_path / "runs" / "c", said=("x",), ending="fault")
+    make_run(tmp_path / "runs" / "a", 0.2, observations=("x",))
+    make_run(tmp_path / "runs" / "b", observations=("x",), ending=None)
+    make_run(tmp_path / "runs" / "c", observations=("x",), ending="fault")
     (tmp_path / "replies.txt").write_text(answer(4, 3, 5, 2))
     told = cli("judge", tmp_path / "runs", "--model", f"scripted:{tmp_path / 'replies.txt'}", "--json")
     assert [Path(found["run"]).name for found in json.loads(told.stdout)["runs"]] == ["a"]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from runs_made import BASELINE, HASHES, make
+from run_factory import BASELINE, HASHES, make_run
 
 from mlagentbench.analysis.leaderboard import Leaderboard, build_leaderboard, exclude_runs
 from mlagentbench.analysis.runs import Run, read_runs
@@ -19,7 +19,7 @@ Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 def made(tmp_path: Path) -> Made:
     """Runs in folders of their own."""
     count = iter(range(1000))
-    return lambda *args, **changes: make(tmp_path / "runs" / f"{next(count):03}", *args, **changes)
+    return lambda *args, **changes: make_run(tmp_path / "runs" / f"{next(count):03}", *args, **changes)
 
 
 def test_entrants_are_ranked_by_success_over_tasks_and_share_a_rank_if_they_must(made: Made) -> None:
@@ -143,7 +143,7 @@ def test_a_run_that_is_handed_in_again_counts_once(
     first = made(0.5, trace="t" * 64)
     for again, told in (("copy", {"id": first.spec.id}), ("renamed", {"id": "another", "trace": "t" * 64})):
         place = tmp_path / "again" / again
-        make(place, 0.5, **told)
+        make_run(place, 0.5, **told)
         assert [run.folder.path for run in read_runs([tmp_path / "runs", place])] == [first.folder.path]
         assert capsys.readouterr().err == f"{place} is {first.folder.path} again: counted once\n"
 
