@@ -15,7 +15,7 @@ from mlagentbench.runner.setup import prepare_setup
 from mlagentbench.runner.start import start_run
 from mlagentbench.task import Task
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "contamination.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "guides" / "contamination.md"
 TASKS = Task.names()
 TABLES = [name for name in TASKS if Task.load(name).config.submission.endswith(".csv")]
 TWINS = [name for name in TASKS if Task.load(name).config.twin]
