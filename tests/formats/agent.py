@@ -1,7 +1,7 @@
 """The agent of the recorded runs: it lies in them, so that no later change of ours makes it ask otherwise."""
 
 from mlagentbench.agents.base import Agent
-from mlagentbench.environment.environment import Environment
+from mlagentbench.environment import Environment
 from mlagentbench.records import Call, Message
 
 

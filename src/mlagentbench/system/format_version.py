@@ -1,4 +1,4 @@
-"""Files that say in which format they are: one of a later version is told from a damaged one."""
+"""Format versions of files: a file of a newer program is not mistaken for a damaged one."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -10,20 +10,20 @@ from mlagentbench.formatting import to_single_line
 
 
 class FormatHeader(BaseModel):
-    """What run.json, batch.json and a bundle's list say in every version, whatever else they say."""
+    """The fields that run.json, batch.json and a bundle's manifest have in every version."""
 
     format: int = 1
     version: str = ""
 
 
-def reject_newer_format(path: Path, data: bytes, known: int) -> None:
-    """Say so if a file is of a later format than this version knows; it may have fields that nobody knew of."""
-    written = FormatHeader()
+def reject_newer_format(path: Path, data: bytes, supported_format: int) -> None:
+    """Raise UsageError if `data`, read from `path`, has a newer format than this program supports."""
+    header = FormatHeader()
     with suppress(ValidationError):
-        written = FormatHeader.model_validate_json(data)
-    if written.format > known:
-        by = to_single_line(written.version, 40)
+        header = FormatHeader.model_validate_json(data)
+    if header.format > supported_format:
+        version = to_single_line(header.version, 40)
         raise UsageError(
-            f"{path} was written by a newer version of mlagentbench ({by}, format {written.format}; this one"
-            f" reads up to {known}): update it with pip install --upgrade mlagentbench"
+            f"{path} was written by a newer version of mlagentbench ({version}, format {header.format}; this one"
+            f" reads up to {supported_format}). Update it: pip install --upgrade mlagentbench"
         )

@@ -1,4 +1,4 @@
-"""What this machine is, in words that matter to a timing."""
+"""The hardware of this machine, as far as it matters to timings."""
 
 import os
 import platform
@@ -12,7 +12,7 @@ from mlagentbench.records import Hardware
 
 @cache
 def detect_hardware() -> Hardware:
-    """The machine at hand."""
+    """CPU, cores, memory, GPUs and Python of this machine."""
     return Hardware(
         cpu=_cpu_model(),
         cores=len(os.sched_getaffinity(0)),
@@ -25,15 +25,13 @@ def detect_hardware() -> Hardware:
 
 def _cpu_model() -> str:
     lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next(
-        (line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.machine()
-    )
+    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.machine())
 
 
 def list_gpus() -> list[str]:
-    """The GPUs of this machine, by name."""
+    """The names of this machine's NVIDIA GPUs."""
     if not shutil.which("nvidia-smi"):
         return []
     command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
-    return found.stdout.strip().splitlines() if found.returncode == 0 else []
+    completed = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    return completed.stdout.strip().splitlines() if completed.returncode == 0 else []

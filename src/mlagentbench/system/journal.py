@@ -1,4 +1,4 @@
-"""A file of lines that is only ever added to, and that a kill or a full disk cannot spoil."""
+"""Append-only files of lines that survive kill -9 and full disks."""
 
 import errno
 import os
@@ -9,13 +9,17 @@ from mlagentbench.errors import Fault
 
 
 class Journal:
-    """Each line is written whole, by one call to the kernel, or not at all."""
+    """A file of lines; each line is written completely, with a single system call, or not at all."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def append(self, line: str) -> None:
-        """Add a line; when this returns, a kill -9 cannot take it back."""
+        """Add a line. Once this returns, killing the process cannot lose it.
+
+        Raises:
+            Fault: The line cannot be written, for example because the disk is full.
+        """
         data = line.encode() + b"\n"
         try:
             fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -24,11 +28,11 @@ class Journal:
             finally:
                 os.close(fd)
         except OSError as error:
-            why = "disk full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror
-            raise Fault(f"cannot write {self.path}: {why}") from error
+            reason = "disk full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror
+            raise Fault(f"Cannot write {self.path}: {reason}") from error
 
     def lines(self) -> Iterator[tuple[str, int]]:
-        """Every whole line, and where it ends in the file; a torn last one does not count."""
+        """Every complete line with the offset of its end; an incomplete last line is skipped."""
         if not self.path.exists():
             return
         end = 0
@@ -39,13 +43,13 @@ class Journal:
                     yield raw.decode("utf-8", "replace"), end
 
     def truncate(self, end: int) -> None:
-        """Forget whatever stands after `end`."""
+        """Remove everything after offset `end`."""
         if self.path.exists() and self.path.stat().st_size > end:
             os.truncate(self.path, end)
 
 
 def escape_invalid_utf8(text: str) -> str:
-    """Text that JSON can carry: what is no UTF-8 is shown with escapes."""
+    """Text that JSON can carry: characters that UTF-8 cannot encode are escaped."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Standard input, output and error of the command line: what befalls them befalls no run."""
+"""Standard streams that cannot end a run: never closed, never failing on write errors or odd characters."""
 
 import io
 import os
@@ -7,10 +7,10 @@ from typing import Any, Literal, TextIO
 
 
 class BestEffortStream(io.FileIO):
-    """Words for whoever listens: where nobody does any more, or the disk is full, they are lost, and that is all."""
+    """A stream whose write errors are ignored: the reader may be gone, or the disk full."""
 
     def write(self, data: Any, /) -> int:
-        """As much as can be written; what cannot be counts as written."""
+        """Write as much as possible; what cannot be written counts as written."""
         try:
             return super().write(data)
         except OSError:
@@ -18,10 +18,10 @@ class BestEffortStream(io.FileIO):
 
 
 def harden_stdio() -> None:
-    """Give the process three streams that can be used: none is closed, and none fails over a letter it cannot write."""
+    """Replace the three standard streams by ones that are open and do not raise."""
     _reopen_closed_fds()
     if os.environ.get("COLUMNS", "").strip("0") == "":
-        os.environ.pop("COLUMNS", None)  # a terminal of no width is one that does not know its own
+        os.environ.pop("COLUMNS", None)  # a width of 0 means that the terminal does not know its width
     sys.stdin = sys.stdin or _open_fd(0, "r")
     sys.stdout = sys.stdout or _open_fd(1, "w")
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -32,7 +32,7 @@ def harden_stdio() -> None:
 
 
 def _reopen_closed_fds() -> None:
-    """A file of a run that got one of these numbers would be written to by whoever complains."""
+    """Open /dev/null on closed standard descriptors, so that no file of a run gets their numbers."""
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(fd, True)
     os.close(fd)

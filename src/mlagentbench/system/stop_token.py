@@ -1,4 +1,4 @@
-"""Whether somebody asked a run to stop: another thread, or any process of the user, by a file in the run's folder."""
+"""Requests to stop a run: from another thread, or from any process through a file in the run folder."""
 
 import signal
 from collections.abc import Iterator
@@ -11,49 +11,50 @@ from types import FrameType
 from mlagentbench.errors import Stopped
 
 STOP_FILE = "stop"
-POLL_INTERVAL_S = 0.2  # seconds between two looks for the file
+POLL_INTERVAL_S = 0.2  # between two checks for the file
 
 
 @contextmanager
 def interrupt_on_sigterm() -> Iterator[None]:
-    """Let SIGTERM end the block as Ctrl-C does, and a second one at once; who ignores it goes on ignoring it."""
+    """Treat the first SIGTERM as Ctrl-C; a second one kills. An ignored SIGTERM stays ignored."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         raise KeyboardInterrupt
 
-    before = signal.getsignal(signal.SIGTERM)
-    if before != signal.SIG_IGN:
+    previous = signal.getsignal(signal.SIGTERM)
+    if previous != signal.SIG_IGN:
         signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous)
 
 
 class StopToken:
-    """Heeded between steps and while scripts run; once asked, it stays so."""
+    """Checked between steps and while scripts run. Once stop is requested, it stays requested."""
 
     def __init__(self, folder: Path | None = None) -> None:
+        """Watch for the stop file in `folder`, if one is given."""
         self._file = folder / STOP_FILE if folder else None
-        self._asked = Event()
-        self._next = 0.0
+        self._event = Event()
+        self._next_poll = 0.0
 
     def request(self) -> None:
-        """Stop at the next moment."""
-        self._asked.set()
+        """Ask the run to stop as soon as possible."""
+        self._event.set()
 
     @property
     def requested(self) -> bool:
-        """Whether it is time to stop."""
+        """Whether the run should stop."""
         now = monotonic()
-        if self._file and now >= self._next and not self._asked.is_set():
-            self._next = now + POLL_INTERVAL_S
+        if self._file and now >= self._next_poll and not self._event.is_set():
+            self._next_poll = now + POLL_INTERVAL_S
             if self._file.exists():
-                self._asked.set()
-        return self._asked.is_set()
+                self._event.set()
+        return self._event.is_set()
 
     def raise_if_requested(self) -> None:
-        """Raise if it is time to stop."""
+        """Raise Stopped if the run should stop."""
         if self.requested:
-            raise Stopped("somebody asked the run to stop")
+            raise Stopped("Stop requested.")
