@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from mlagentbench.errors import UsageError
-from mlagentbench.system.cache import build_once, cache_dir, exclusive_lock, temporary_dir
+from mlagentbench.system.cache import build_once, cache_dir, temporary_dir
+from mlagentbench.system.lock import exclusive_lock
 
 SLOW_BUILDER = """
 import sys

@@ -63,7 +63,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 tokens=1000,
                 dollars=0.5,
             )
-            make_run(place / f"{task}-weak-{seed}", 0.02 * seed, task=task, seed=seed, agent="weak", tokens=50)
+            make_run(
+                place / f"{task}-weak-{seed}", 0.02 * seed, task=task, seed=seed, agent="weak", tokens=50
+            )
     make_run(place / "imdb-odd-0", task="imdb", agent="odd", options={"hint": EVIL})
     make_run(place / "imdb-odd-1", task="imdb", agent="odd", options={"hint": EVIL}, seed=1, ending="fault")
     make_run(place / "imdb-odd-2", task="imdb", agent="odd", options={"hint": EVIL}, seed=2, ending=None)

@@ -32,7 +32,7 @@ def say(repl: Repl, run: Runner) -> Say:
     return command
 
 
-def test_variables_are_kept_and_the_last_value_is_shown(say: Say) -> None:
+def test_variables_are_kept_and_the_last_value_is_shown(say: ProgressCallback) -> None:
     assert say("x = 20") == (None, "")
     assert say("def f(y):\n    return x + y\nf(1)") == (None, "21")
     assert say("print('a'); x; None") == (None, "a")
@@ -40,7 +40,7 @@ def test_variables_are_kept_and_the_last_value_is_shown(say: Say) -> None:
     assert say("") == (None, "")
 
 
-def test_an_error_is_shown_and_the_interpreter_goes_on(say: Say) -> None:
+def test_an_error_is_shown_and_the_interpreter_goes_on(say: ProgressCallback) -> None:
     say("x = 1")
     assert "ZeroDivisionError" in say("x / 0")[1]
     assert "SyntaxError" in say("x = = 2")[1]
@@ -54,13 +54,15 @@ def test_an_error_is_shown_and_the_interpreter_goes_on(say: Say) -> None:
 @pytest.mark.parametrize(
     "end", ["import os; os._exit(5)", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"]
 )
-def test_an_interpreter_that_ends_itself_is_reported(end: str, say: Say) -> None:
+def test_an_interpreter_that_ends_itself_is_reported(end: str, say: ProgressCallback) -> None:
     ended, text = say(f"print('before')\n{end}")
     assert ended is not None
     assert (ended.exit_code in (5, 137), ended.limit, text) == (True, None, "before")
 
 
-def test_an_endless_loop_ends_at_the_limit_and_a_new_interpreter_begins(run: Runner, say: Say) -> None:
+def test_an_endless_loop_ends_at_the_limit_and_a_new_interpreter_begins(
+    run: Runner, say: ProgressCallback
+) -> None:
     ended, text = say("print('begun')\nwhile True: pass", seconds=0.7)
     assert ended is not None
     assert (ended.limit, text) == ("time", "begun")
@@ -93,7 +95,7 @@ while True:
 """
 
 
-def test_nothing_moves_between_two_commands(run: Runner, say: Say) -> None:
+def test_nothing_moves_between_two_commands(run: Runner, say: ProgressCallback) -> None:
     sizes = "import os\nwhile not (os.path.exists('ticks') and os.path.exists('daemon')): pass"
     assert say(BUSY)[0] is None
     assert say(sizes)[0] is None
@@ -105,7 +107,7 @@ def test_nothing_moves_between_two_commands(run: Runner, say: Say) -> None:
     assert say(f"while os.path.getsize('ticks') <= {size}: pass") == (None, "")  # and then it goes on
 
 
-def test_a_thread_that_prints_all_the_time_does_not_hide_the_end_of_a_command(say: Say) -> None:
+def test_a_thread_that_prints_all_the_time_does_not_hide_the_end_of_a_command(say: ProgressCallback) -> None:
     say("import threading, os\ndef talk():\n    while True: os.write(1, b'y' * 10000)")
     started = time.monotonic()
     ended, text = say("threading.Thread(target=talk, daemon=True).start(); print('done')")
@@ -115,7 +117,7 @@ def test_a_thread_that_prints_all_the_time_does_not_hide_the_end_of_a_command(sa
     assert time.monotonic() - started < 10
 
 
-def test_a_flood_is_cut_and_the_interpreter_goes_on(run: Runner, say: Say) -> None:
+def test_a_flood_is_cut_and_the_interpreter_goes_on(run: Runner, say: ProgressCallback) -> None:
     ended, text = say("for _ in range(100): print('z' * 1_000_000)")
     assert ended is None
     assert len(text) < 20_000
@@ -123,14 +125,14 @@ def test_a_flood_is_cut_and_the_interpreter_goes_on(run: Runner, say: Say) -> No
     assert say("2") == (None, "2")
 
 
-def test_closing_its_output_does_not_stop_it(say: Say) -> None:
+def test_closing_its_output_does_not_stop_it(say: ProgressCallback) -> None:
     say("import sys, os; sys.stdout.close()")
     assert say("x = 3")[0] is None
     say("os.close(1); os.close(2)")
     assert say("open('seen', 'w').write(str(x))")[0] is None
 
 
-def test_a_name_that_is_no_text_is_no_fault(say: Say) -> None:
+def test_a_name_that_is_no_text_is_no_fault(say: ProgressCallback) -> None:
     say("import ctypes; ctypes.CDLL(None).prctl(15, bytes([255, 254, 41, 10]))")
     assert say("1 + 1") == (None, "2")
 
@@ -157,20 +159,20 @@ client.close()
 """
 
 
-def test_a_socket_that_would_linger_does_not_hold_up_whoever_closes_it(say: Say) -> None:
+def test_a_socket_that_would_linger_does_not_hold_up_whoever_closes_it(say: ProgressCallback) -> None:
     assert say(LINGERING)[0] is None
     ended, text = say("import time; time.sleep(1000)", seconds=1)
     assert ended is not None and ended.limit == "time" and ended.seconds < 10, text
 
 
-def test_nothing_printed_passes_for_the_end_of_a_command(say: Say) -> None:
+def test_nothing_printed_passes_for_the_end_of_a_command(say: ProgressCallback) -> None:
     fake = "print('<' + 'a' * 32 + '>', flush=True); print(json.dumps({'code': '', 'mark': 'a' * 32}))"
     ended, text = say(f"import json, time\n{fake}\ntime.sleep(0.2)\nprint('after')")
     assert ended is None
     assert text.endswith("after")
 
 
-def test_an_interpreter_that_answers_too_early_harms_only_itself(run: Runner, say: Say) -> None:
+def test_an_interpreter_that_answers_too_early_harms_only_itself(run: Runner, say: ProgressCallback) -> None:
     cheat = """
 import os, sys
 command = next(f.f_locals['command'] for f in [sys._getframe(n) for n in range(1, 5)] if 'command' in f.f_locals)
@@ -191,19 +193,19 @@ with open('late', 'a') as file:
     assert ended.limit in ("time", "disk")  # by the clock, or by what it wrote meanwhile
 
 
-def test_an_interpreter_that_hangs_up_is_ended(say: Say) -> None:
+def test_an_interpreter_that_hangs_up_is_ended(say: ProgressCallback) -> None:
     ended, _ = say("import os; os.closerange(3, 100); print('bye')")
     assert ended is not None
     assert (ended.exit_code, ended.limit) == (1, None)
 
 
-def test_memory_and_disk_are_bounded_in_the_interpreter_too(say: Say) -> None:
+def test_memory_and_disk_are_bounded_in_the_interpreter_too(say: ProgressCallback) -> None:
     ended, text = say("print('begun')\nkept = [bytearray(b'x' * (1 << 24)) for _ in range(1000)]")
     assert ended is not None
     assert (ended.limit, text) == ("memory", "begun")
 
 
-def test_code_of_a_megabyte_and_of_any_letters_arrives(say: Say) -> None:
+def test_code_of_a_megabyte_and_of_any_letters_arrives(say: ProgressCallback) -> None:
     letters = "é\u2028🙂'"
     assert say(f"len({json.dumps(letters * 200_000, ensure_ascii=False)})") == (
         None,
@@ -212,7 +214,7 @@ def test_code_of_a_megabyte_and_of_any_letters_arrives(say: Say) -> None:
 
 
 def test_modules_of_the_workspace_can_be_imported_and_those_of_the_harness_cannot(
-    run: Runner, say: Say
+    run: Runner, say: ProgressCallback
 ) -> None:
     (run.workspace / "helper.py").write_text("value = 5")
     assert say("import helper; helper.value") == (None, "5")

@@ -14,11 +14,11 @@ from mlagentbench.analysis.runs import Run
 from mlagentbench.errors import Fault, UsageError
 from mlagentbench.grading.forking_grader import ForkingGrader, open_forking_grader
 from mlagentbench.grading.verdict import compute_verdict
-from mlagentbench.preparation.download import Say
 from mlagentbench.records import Record
 from mlagentbench.runner.folder import GRADES_FILE
 from mlagentbench.runner.setup import Setup, find_changed_inputs, restore_setup
 from mlagentbench.system.journal import Journal
+from mlagentbench.system.progress import ProgressCallback
 from mlagentbench.workspace.store import Store
 
 
@@ -107,7 +107,7 @@ class UngradedSubmission:
     occurrences: list[tuple[Run, int, SnapshotVersion]] = field(default_factory=list)
 
 
-def grade_steps(runs: Sequence[Run], say: Say) -> list[str]:
+def grade_steps(runs: Sequence[Run], say: ProgressCallback) -> list[str]:
     """Grade every step of these runs that was not graded yet; equal submissions of one setting are graded once.
 
     A submission on which the grader fails is left without a grade: what went wrong is said, and returned.
@@ -125,7 +125,9 @@ def grade_steps(runs: Sequence[Run], say: Say) -> list[str]:
     return faults
 
 
-def _collect_ungraded(runs: Sequence[Run], setup: Setup, say: Say) -> dict[str, UngradedSubmission]:
+def _collect_ungraded(
+    runs: Sequence[Run], setup: Setup, say: ProgressCallback
+) -> dict[str, UngradedSubmission]:
     """By key; what a run folder says of its own steps is not believed of those of others."""
     found: dict[str, UngradedSubmission] = {}
     for run in runs:

@@ -15,13 +15,13 @@ from mlagentbench.audit.canaries import Secret, plant_host_secrets, temporary_se
 from mlagentbench.audit.context import AttackContext
 from mlagentbench.audit.finding import Finding, build_finding
 from mlagentbench.errors import Fault, UsageError
-from mlagentbench.preparation.download import Say
 from mlagentbench.records import AgentSpec, Limits
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.run import execute_run
 from mlagentbench.runner.setup import Setup, prepare_setup
 from mlagentbench.sandbox.access_log.recording import require_access_log_support
 from mlagentbench.system.cache import temporary_dir
+from mlagentbench.system.progress import ProgressCallback
 
 MAX_ATTACK_STEPS = 60  # an attack may take as many as it needs
 
@@ -35,7 +35,11 @@ class AttackCase:
 
 
 def run_audit(
-    tasks: Sequence[str], attacks: Sequence[str], quick: bool, say: Say, on_finding: Callable[[Finding], None]
+    tasks: Sequence[str],
+    attacks: Sequence[str],
+    quick: bool,
+    say: ProgressCallback,
+    on_finding: Callable[[Finding], None],
 ) -> list[Finding]:
     """Every attack against every task that it fits; the quick form leaves out what is slow or a repetition."""
     if unknown := sorted(set(attacks) - set(attack_names())):

@@ -2,7 +2,6 @@
 
 import ssl
 import time
-from collections.abc import Callable
 from http.client import HTTPException, HTTPMessage, HTTPResponse
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -11,6 +10,7 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from mlagentbench.errors import UsageError
+from mlagentbench.system.progress import ProgressCallback
 
 MAX_ATTEMPTS = 5  # without any progress in between
 INITIAL_RETRY_DELAY_S = 1.0  # seconds after the first failure; doubles with each
@@ -18,8 +18,6 @@ MAX_RETRY_DELAY_S = 60.0
 TIMEOUT_S = 60.0
 CHUNK_BYTES = 1 << 20
 RETRYABLE_STATUSES = {408, 429, 500, 502, 503, 504}
-
-Say = Callable[[str], None]
 
 
 class RemoteFile(NamedTuple):
@@ -58,7 +56,7 @@ class SafeRedirectHandler(HTTPRedirectHandler):
 OPENER = build_opener(SafeRedirectHandler)
 
 
-def download(address: RemoteFile, part: Path, say: Say) -> None:
+def download(address: RemoteFile, part: Path, say: ProgressCallback) -> None:
     """Bring the whole file to `part`, going on from what an earlier attempt left there."""
     failures, furthest = 0, size_on_disk(part)
     while True:
@@ -96,7 +94,7 @@ def size_on_disk(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def attempt_download(address: RemoteFile, part: Path, say: Say) -> None:
+def attempt_download(address: RemoteFile, part: Path, say: ProgressCallback) -> None:
     """Ask once, for the rest of the file if its beginning is here."""
     headers = {"User-Agent": "mlagentbench", **address.headers}
     have, tag = size_on_disk(part), version_tag_path(part)
@@ -118,7 +116,7 @@ def attempt_download(address: RemoteFile, part: Path, say: Say) -> None:
         raise UsageError(f"cannot write {part}: {error.strerror or error}") from error
 
 
-def write_response(reply: HTTPResponse, part: Path, say: Say) -> None:
+def write_response(reply: HTTPResponse, part: Path, say: ProgressCallback) -> None:
     """Write what comes to the part, and see that nothing is missing at its end."""
     done = size_on_disk(part) if reply.status == 206 else 0
     if done and not reply.headers.get("Content-Range", "").startswith(f"bytes {done}-"):

@@ -6,8 +6,9 @@ from urllib.parse import quote
 
 from mlagentbench.errors import UsageError
 from mlagentbench.preparation import hosts, registries
-from mlagentbench.preparation.download import Say, discard_partial
-from mlagentbench.system.cache import exclusive_lock
+from mlagentbench.preparation.download import discard_partial
+from mlagentbench.system.lock import exclusive_lock
+from mlagentbench.system.progress import ProgressCallback
 from mlagentbench.task import Source
 
 FETCHERS = {
@@ -19,7 +20,7 @@ FETCHERS = {
 }
 
 
-def fetch_archive(source: Source, folder: Path, say: Say) -> Path:
+def fetch_archive(source: Source, folder: Path, say: ProgressCallback) -> Path:
     """The archive in the cache `folder`, downloaded if it is not there or not right."""
     target = folder / cache_path(source)
     with exclusive_lock(

@@ -9,7 +9,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from mlagentbench.errors import UsageError
-from mlagentbench.preparation.download import RemoteFile, Say, download, version_tag_path
+from mlagentbench.preparation.download import RemoteFile, download, version_tag_path
+from mlagentbench.system.progress import ProgressCallback
 from mlagentbench.task import Source
 
 KAGGLE_URL = "https://www.kaggle.com"
@@ -20,7 +21,7 @@ KAGGLE_TOKEN_HELP = (
 )
 
 
-def fetch_kaggle(source: Source, part: Path, say: Say) -> None:
+def fetch_kaggle(source: Source, part: Path, say: ProgressCallback) -> None:
     """One file of a competition, or all of them if the file is `<competition>.zip`."""
     mirror = os.environ.get("MLAGENTBENCH_KAGGLE_URL")
     headers = kaggle_auth_headers()
@@ -92,7 +93,7 @@ def unzip_single_file(part: Path, name: str) -> None:
     unpacked.replace(part)
 
 
-def fetch_hub(source: Source, part: Path, say: Say) -> None:
+def fetch_hub(source: Source, part: Path, say: ProgressCallback) -> None:
     """A file of a Hugging Face repository; those of data sets are named `datasets/<owner>/<name>`."""
     host = (os.environ.get("HF_ENDPOINT") or HUB_URL).rstrip("/")
     token = os.environ.get("HF_TOKEN", "").strip()
@@ -113,7 +114,7 @@ def fetch_hub(source: Source, part: Path, say: Say) -> None:
     download(address, part, say)
 
 
-def fetch_url(source: Source, part: Path, say: Say) -> None:
+def fetch_url(source: Source, part: Path, say: ProgressCallback) -> None:
     """The file at the address that is the source's name."""
     pinned_http = source.name.startswith("http://") and source.sha256
     if not (source.name.startswith("https://") or pinned_http):

@@ -14,11 +14,11 @@ from blake3 import blake3
 from pydantic import ValidationError
 
 from mlagentbench.errors import TaskFault, UsageError
-from mlagentbench.preparation.download import Say
 from mlagentbench.preparation.download_cache import fetch_archive
 from mlagentbench.records import DataKind, Record
 from mlagentbench.system.cache import build_once, cache_dir
 from mlagentbench.system.hashing import hash_file, hash_tree
+from mlagentbench.system.progress import ProgressCallback
 from mlagentbench.task import Task
 
 DEFAULT_SEED = 20240721
@@ -68,7 +68,9 @@ class PreparedData(Record):
             raise UsageError(f"{self.folder} was changed after it was prepared; remove it and run again")
 
 
-def prepare_data(task: Task, edition: str, say: Say, instance: str = "", fresh: bool = False) -> PreparedData:
+def prepare_data(
+    task: Task, edition: str, say: ProgressCallback, instance: str = "", fresh: bool = False
+) -> PreparedData:
     """The task's data, made if need be; `instance` names some made before, `fresh` draws a new seed."""
     if instance:
         return find_prepared_data(task, edition, instance)

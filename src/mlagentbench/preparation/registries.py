@@ -8,7 +8,8 @@ from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
 from mlagentbench.errors import UsageError
-from mlagentbench.preparation.download import RemoteFile, Say, download
+from mlagentbench.preparation.download import RemoteFile, download
+from mlagentbench.system.progress import ProgressCallback
 from mlagentbench.task import Source
 
 PIP_COMMAND = [sys.executable, "-m", "pip"]
@@ -20,7 +21,7 @@ OFFLINE_PATTERN = re.compile(
 UNKNOWN_VERSION_PATTERN = re.compile(r"No matching distribution|\bE404\b|\bETARGET\b")
 
 
-def fetch_pypi(source: Source, part: Path, say: Say) -> None:
+def fetch_pypi(source: Source, part: Path, say: ProgressCallback) -> None:
     """A wheel or a source archive of one version of a Python package."""
     if not source.file.endswith(".whl"):
         return fetch_sdist(source, part, say)
@@ -55,7 +56,7 @@ def wheel_flags(file: str) -> list[str]:
     return flags + [word for platform in platforms.split(".") for word in ("--platform", platform)]
 
 
-def fetch_sdist(source: Source, part: Path, say: Say) -> None:
+def fetch_sdist(source: Source, part: Path, say: ProgressCallback) -> None:
     """A source archive, from the address that pip knows: `pip download` would run its setup.py."""
     command = [
         *PIP_COMMAND,
@@ -78,7 +79,7 @@ def fetch_sdist(source: Source, part: Path, say: Say) -> None:
         download(RemoteFile(found[0], {}, {}), part, say)
 
 
-def fetch_npm(source: Source, part: Path, say: Say) -> None:
+def fetch_npm(source: Source, part: Path, say: ProgressCallback) -> None:
     """The archive of one version of a JavaScript package."""
     if not shutil.which("npm"):
         raise UsageError(

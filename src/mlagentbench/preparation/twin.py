@@ -12,9 +12,9 @@ from pathlib import Path
 from blake3 import blake3
 
 from mlagentbench.errors import TaskFault, UsageError
-from mlagentbench.preparation.download import Say
 from mlagentbench.preparation.prepare import PreparedData, open_prepared_data, prepare_data, seal_data
 from mlagentbench.system.cache import build_once
+from mlagentbench.system.progress import ProgressCallback
 from mlagentbench.task import Task, Twin
 
 MISSING_VALUES = {
@@ -37,7 +37,7 @@ MIN_FACTOR, MAX_FACTOR = (
 YEAR_SHIFT_RANGE = (20, 60)  # by how many years at least and at most a calendar is put forward
 
 
-def prepare_twin(task: Task, edition: str, say: Say) -> PreparedData:
+def prepare_twin(task: Task, edition: str, say: ProgressCallback) -> PreparedData:
     """A new twin of the task's default instance, drawn by a seed that only its private folder knows."""
     if task.config.twin is None:
         raise UsageError(

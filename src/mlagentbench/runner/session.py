@@ -9,12 +9,12 @@ from typing import Any
 from mlagentbench.environment.environment import Environment
 from mlagentbench.errors import Fault, RunOver
 from mlagentbench.formatting import format_duration
-from mlagentbench.preparation.download import Say
 from mlagentbench.records import AgentSpec, Call, Result, Step
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.run import EnvironmentCallback, finish_run, open_environment, populate_workspace
 from mlagentbench.runner.setup import Setup
 from mlagentbench.runner.start import ModelsByRole, create_run, load_models, prepare_resume
+from mlagentbench.system.progress import ProgressCallback
 
 
 class Session:
@@ -90,7 +90,7 @@ def open_session(
 @contextmanager
 def reopen_session(
     path: Path,
-    progress: Say,
+    progress: ProgressCallback,
     from_step: int | None = None,
     setup: Setup | None = None,
     models: ModelsByRole | None = None,

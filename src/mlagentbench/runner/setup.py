@@ -7,7 +7,6 @@ from pathlib import Path
 
 import mlagentbench
 from mlagentbench.errors import UsageError
-from mlagentbench.preparation.download import Say
 from mlagentbench.preparation.prepare import PreparedData, find_prepared_data, prepare_data
 from mlagentbench.records import AgentSpec, Baseline, Hashes, Limits, RunSpec
 from mlagentbench.runner.baselines import find_baseline
@@ -18,6 +17,7 @@ from mlagentbench.sandbox.gpu import granted_devices
 from mlagentbench.sandbox.selection import create_sandbox
 from mlagentbench.system.cache import require_writable_cache
 from mlagentbench.system.hardware import detect_hardware
+from mlagentbench.system.progress import ProgressCallback
 from mlagentbench.task import Task
 
 
@@ -69,7 +69,7 @@ def prepare_setup(
     task: str,
     edition: str,
     sandbox_name: str,
-    progress: Say,
+    progress: ProgressCallback,
     instance: str = "",
     gpu: str = "",
     record_access: bool = False,
@@ -89,7 +89,7 @@ def prepare_setup(
     )
 
 
-def restore_setup(spec: RunSpec, progress: Say) -> Setup:
+def restore_setup(spec: RunSpec, progress: ProgressCallback) -> Setup:
     """The same for a run that exists, on this machine or another; what strangers left is never run unsandboxed."""
     if spec.imported and not spec.hashes.data:
         raise UsageError("it was imported without a grade: import its log again with --grade EDITION")
@@ -100,7 +100,7 @@ def restore_setup(spec: RunSpec, progress: Say) -> Setup:
     return Setup(task, spec.edition, data, runtime, isolated, spec.baseline, spec.record_access)
 
 
-def _find_run_data(task: Task, spec: RunSpec, progress: Say) -> PreparedData:
+def _find_run_data(task: Task, spec: RunSpec, progress: ProgressCallback) -> PreparedData:
     """The very data that the run used; the default instance can be made again."""
     try:
         return find_prepared_data(task, spec.edition, spec.hashes.data)

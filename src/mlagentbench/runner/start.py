@@ -12,13 +12,13 @@ from mlagentbench import discovery
 from mlagentbench.agents import base as agents
 from mlagentbench.errors import Fault, TaskFault, UsageError
 from mlagentbench.models import base as models
-from mlagentbench.preparation.download import Say
 from mlagentbench.records import AgentSpec, Baseline, Limits, Result, Role
 from mlagentbench.runner import baselines
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.run import EnvironmentCallback, execute_run
 from mlagentbench.runner.setup import Setup, find_changed_inputs, restore_setup
 from mlagentbench.system.cache import temporary_dir
+from mlagentbench.system.progress import ProgressCallback
 from mlagentbench.task import describe_validation_error
 
 ModelsByRole = Mapping[Role, models.Model]
@@ -94,7 +94,7 @@ def _merge_limits(setup: Setup, requested: dict[str, Any]) -> Limits:
 def resume_run(
     path: Path,
     from_step: int | None,
-    progress: Say,
+    progress: ProgressCallback,
     on_open: EnvironmentCallback | None = None,
     setup: Setup | None = None,
     agent: agents.Agent | None = None,
@@ -109,7 +109,7 @@ def resume_run(
 
 
 def prepare_resume(
-    folder: RunFolder, from_step: int | None, progress: Say, setup: Setup | None = None
+    folder: RunFolder, from_step: int | None, progress: ProgressCallback, setup: Setup | None = None
 ) -> Setup:
     """What a run needs to go on, if it may."""
     folder.refuse_imported("resumed")
@@ -143,7 +143,7 @@ def prompt_user(question: str) -> str:
     return line.rstrip("\n")
 
 
-def measure_baseline(setup: Setup, count: int, progress: Say) -> tuple[Baseline, list[float]]:
+def measure_baseline(setup: Setup, count: int, progress: ProgressCallback) -> tuple[Baseline, list[float]]:
     """The untouched starter's scores over `count` seeds."""
     scores: list[float] = []
     for seed in range(count):

@@ -7,13 +7,13 @@ from mlagentbench import discovery
 from mlagentbench.agents import base as agents
 from mlagentbench.errors import Fault, UsageError
 from mlagentbench.grading.grade import Grade, grade
-from mlagentbench.preparation.download import Say
 from mlagentbench.records import Record, Result, Step
 from mlagentbench.runner.baselines import find_baseline
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.replay import replay
 from mlagentbench.runner.run import build_result
 from mlagentbench.runner.setup import Setup, find_changed_inputs, restore_setup
+from mlagentbench.system.progress import ProgressCallback
 
 # What is not computed again: when it was graded, where it lies, and words.
 UNVERIFIED_FIELDS = {"folder", "grading_seconds", "note", "ending"}
@@ -119,7 +119,7 @@ def _check_equal(what: str, claimed: object, found: object) -> Check:
     return Check(what=what, holds=holds, detail="" if holds else f"claimed {claimed}, found {found}")
 
 
-def regrade(folder: RunFolder, progress: Say) -> tuple[int, Grade]:
+def regrade(folder: RunFolder, progress: ProgressCallback) -> tuple[int, Grade]:
     """The number of the last step, and what the grader says now of what it left."""
     setup, last = restore_setup(folder.spec, progress), len(folder.steps())
     if differing := find_changed_inputs(folder.spec, setup):

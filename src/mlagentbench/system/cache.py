@@ -25,7 +25,9 @@ def cache_dir() -> Path:
         folder = folder.expanduser().absolute()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (OSError, RuntimeError) as error:
-        raise UsageError(f"Cannot use {folder}: {error}. Set MLAGENTBENCH_HOME to a folder you own.") from error
+        raise UsageError(
+            f"Cannot use {folder}: {error}. Set MLAGENTBENCH_HOME to a folder you own."
+        ) from error
     return folder
 
 

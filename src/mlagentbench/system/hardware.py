@@ -25,7 +25,9 @@ def detect_hardware() -> Hardware:
 
 def _cpu_model() -> str:
     lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.machine())
+    return next(
+        (line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.machine()
+    )
 
 
 def list_gpus() -> list[str]:

@@ -10,14 +10,14 @@ from mcp.server.stdio import stdio_server
 
 from mlagentbench.adapters.mcp.run_server import RunServer
 from mlagentbench.errors import UsageError
-from mlagentbench.preparation.download import Say
 from mlagentbench.runner.session import Session
+from mlagentbench.system.progress import ProgressCallback
 
 POLL_INTERVAL_S = 0.2  # seconds between two looks at the clock and for a wish to stop
 SHUTDOWN_GRACE_S = 3  # seconds that clients get to hear the last answers
 
 
-def serve_run(opening: AbstractContextManager[Session], port: int | None, say: Say) -> Session:
+def serve_run(opening: AbstractContextManager[Session], port: int | None, say: ProgressCallback) -> Session:
     """Hold the run while clients play; a client that leaves before the end leaves it to be resumed.
 
     The server has a thread of its own, which may be stuck in reading from a client when all else is over.

@@ -15,12 +15,12 @@ from mlagentbench.adapters.original.snapshots import explain_mismatch, import_sn
 from mlagentbench.adapters.original.task_names import SOURCE_PROGRAM
 from mlagentbench.errors import Fault, UsageError
 from mlagentbench.grading.grade import Grade, grade
-from mlagentbench.preparation.download import Say
 from mlagentbench.records import Baseline, Hardware, Hashes, ImportSource, Result, RunSpec
 from mlagentbench.runner.baselines import find_baseline
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.run import build_result
 from mlagentbench.runner.setup import Setup, prepare_setup
+from mlagentbench.system.progress import ProgressCallback
 
 ORIGINAL_EDITION = "original"  # which is none of ours: its scores are compared with nothing of ours
 UNKNOWN_HARDWARE = Hardware(cpu="unknown", cores=0, memory_gb=0.0, system="unknown", python="unknown")
@@ -32,7 +32,7 @@ def import_logs(
     task: str = "",
     scores: Sequence[Path] = (),
     edition: str = "",
-    say: Say = print,
+    say: ProgressCallback = print,
 ) -> list[Result]:
     """Every log folder below `paths` as a run below `out`; one that is there already is left as it is."""
     claims = ClaimedScores(scores)

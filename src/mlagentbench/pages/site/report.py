@@ -1,7 +1,7 @@
 """Write a report: pages, tables and figures, each whole or not at all, and only what changed."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from mlagentbench.analysis.runs import Run
@@ -17,8 +17,8 @@ from mlagentbench.pages.site.run_pages import (
     write_run_pages,
 )
 from mlagentbench.records import Record
+from mlagentbench.system.progress import ProgressCallback
 
-Say = Callable[[str], None]
 PROGRESS_INTERVAL_S = 2.0  # seconds between two lines of progress
 
 
@@ -35,7 +35,7 @@ class WrittenReport(Record):
     figures: tuple[str, ...]
 
 
-def write_report(runs: Sequence[Run], out: Path, say: Say) -> WrittenReport:
+def write_report(runs: Sequence[Run], out: Path, say: ProgressCallback) -> WrittenReport:
     """The whole site below `out`, which must be new, empty, or an earlier report."""
     _prepare_output_dir(out)
     tell = _throttle(say)
@@ -91,7 +91,7 @@ def _render_files(found: ReportContent) -> dict[str, bytes]:
     return {**files, "index.html": index.encode()}  # last, so that whatever it links to is there
 
 
-def _throttle(say: Say) -> Say:
+def _throttle(say: ProgressCallback) -> ProgressCallback:
     """Nothing of what is done at once, and then a line every two seconds."""
     last = time.monotonic()
 

@@ -3,7 +3,7 @@
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
@@ -13,8 +13,8 @@ from pydantic import Field
 from mlagentbench.analysis.runs import Run
 from mlagentbench.pages.site.run_digest import RunDigest, digest_runs, fingerprint_run
 from mlagentbench.records import Record
+from mlagentbench.system.progress import ProgressCallback
 
-Say = Callable[[str], None]
 MANIFEST_NAME = "made.json"
 PAGES_PER_JOB = 10  # pages that a process makes before it is heard of
 MIN_PAGES_FOR_POOL = 40  # so many pages are worth a second process
@@ -44,7 +44,7 @@ def _safe_file_name(name: str) -> str:
     return re.sub(r"[^\w.=-]+", "-", name, flags=re.ASCII).strip(".-")[:120] or "run"
 
 
-def write_run_pages(runs: Sequence[Run], out: Path, say: Say) -> list[RunDigest]:
+def write_run_pages(runs: Sequence[Run], out: Path, say: ProgressCallback) -> list[RunDigest]:
     """Write what is missing or old, drop what is no run of this report any more; what was seen in each run."""
     pages = page_names(runs)
     (out / "runs").mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,6 @@ from typing import Protocol
 from mlagentbench.environment.environment import Environment
 from mlagentbench.errors import UsageError
 from mlagentbench.grading.grade import Grade
-from mlagentbench.preparation.download import Say
 from mlagentbench.records import Hashes
 from mlagentbench.runner.batch.job import Job
 from mlagentbench.runner.batch.subprocess_runner import RunProcess
@@ -18,6 +17,7 @@ from mlagentbench.runner.run import build_result
 from mlagentbench.runner.setup import Setup, prepare_setup
 from mlagentbench.runner.start import create_run, resume_run
 from mlagentbench.sandbox.selection import create_sandbox
+from mlagentbench.system.progress import ProgressCallback
 
 PARTIAL_FILE_PREFIXES = (".run-", "agent.py")  # of a beginning that was cut off
 
@@ -135,7 +135,7 @@ def describe_changed_hashes(before: Hashes, now: Hashes) -> str:
     return " and ".join(name for name, value in now.model_dump().items() if known[name] != value)
 
 
-def prepare_setups(jobs: Iterable[Job], progress: Say) -> dict[str, Setup]:
+def prepare_setups(jobs: Iterable[Job], progress: ProgressCallback) -> dict[str, Setup]:
     """Task, data and runtime of all the jobs, made once where they are missing."""
     found: dict[str, Setup] = {}
     for job in jobs:

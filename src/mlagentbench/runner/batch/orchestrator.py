@@ -11,7 +11,6 @@ from pathlib import Path
 from pydantic import Field
 
 from mlagentbench.errors import UsageError
-from mlagentbench.preparation.download import Say
 from mlagentbench.records import Hashes, Record, Result
 from mlagentbench.runner.batch.batch_status import BatchFollower, BatchStatus
 from mlagentbench.runner.batch.folder import BatchFolder, BatchRecord, hash_agent_files
@@ -27,6 +26,7 @@ from mlagentbench.runner.batch.scheduler import Scheduler, StatusCallback
 from mlagentbench.runner.setup import Setup
 from mlagentbench.sandbox.gpu import granted_devices
 from mlagentbench.system.hardware import detect_hardware
+from mlagentbench.system.progress import ProgressCallback
 
 # Whoever runs jobs is told the folder, what they need, and which of them may have ended the last process.
 RunnerFactory = Callable[[Path, dict[str, Setup], set[str]], JobRunner]
@@ -54,7 +54,7 @@ def run_batch(
     path: Path,
     plan: Plan | None,
     slots: Sequence[str],
-    progress: Say,
+    progress: ProgressCallback,
     on_status: StatusCallback,
     runner_factory: RunnerFactory = LocalRunner,
 ) -> BatchOutcome:
@@ -122,7 +122,7 @@ def _merge_pinned_hashes(path: Path, record: BatchRecord, old: BatchRecord | Non
     return record.replace(hashes=pinned, agents={**old.agents, **record.agents})
 
 
-def _warn_about_memory(jobs: list[Job], setups: dict[str, Setup], slots: int, say: Say) -> None:
+def _warn_about_memory(jobs: list[Job], setups: dict[str, Setup], slots: int, say: ProgressCallback) -> None:
     """Scripts may use all the memory that they are allowed, and all at once."""
     allowed = (
         job.limits.get("memory_gb", setups[job.setup_key].task.config.limits.memory_gb) for job in jobs

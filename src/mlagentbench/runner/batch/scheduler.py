@@ -10,12 +10,12 @@ from threading import Thread
 from types import FrameType
 
 from mlagentbench.errors import UsageError
-from mlagentbench.preparation.download import Say
 from mlagentbench.runner.batch.batch_status import BatchFollower, BatchStatus
 from mlagentbench.runner.batch.job import Job
 from mlagentbench.runner.batch.local_runner import JobRunner
 from mlagentbench.runner.batch.plan import Plan
 from mlagentbench.runner.batch.subprocess_runner import PROCESS_DEATH_PREFIX
+from mlagentbench.system.progress import ProgressCallback
 from mlagentbench.system.stop_token import StopToken
 
 STOP_POLL_INTERVAL_S = 0.2  # seconds between two looks for somebody who wants it to stop
@@ -37,7 +37,7 @@ class Scheduler:
         runner: JobRunner,
         slots: Sequence[str],
         show: StatusCallback,
-        say: Say,
+        say: ProgressCallback,
     ) -> None:
         self.follower, self.plan, self.runner, self.on_status, self.progress = survey, plan, runner, show, say
         self.stop_reason, self.interrupted = "", False

@@ -14,7 +14,6 @@ from ray.exceptions import RayError, RayTaskError, TaskCancelledError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from mlagentbench.errors import BenchError, Fault, UsageError
-from mlagentbench.preparation.download import Say
 from mlagentbench.records import BYTES_PER_GB
 from mlagentbench.runner.batch.job import Job
 from mlagentbench.runner.batch.local_runner import record_process_death
@@ -29,6 +28,7 @@ from mlagentbench.runner.batch.ray.payload import (
 )
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.setup import Setup
+from mlagentbench.system.progress import ProgressCallback
 from mlagentbench.system.stop_token import StopToken
 
 MAX_CONSECUTIVE_NODE_LOSSES = 3  # nodes that are lost under a run which does not come a step further
@@ -92,7 +92,7 @@ class RayRunner:
         crash_suspects: Iterable[str],
         run_resources: RunResources,
         shared: bool,
-        progress: Say,
+        progress: ProgressCallback,
     ) -> None:
         self.out, self.setups, self.crash_suspects = out, setups, set(crash_suspects)
         self.run_resources, self.shared_folder, self.progress = (

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import mlagentbench
 from mlagentbench.errors import UsageError
-from mlagentbench.preparation.download import Say
 from mlagentbench.records import Baseline, Hashes, Record
 from mlagentbench.runner.batch.job import Job
 from mlagentbench.runner.batch.local_runner import describe_changed_hashes
 from mlagentbench.runner.setup import Setup, prepare_setup
 from mlagentbench.system.cache import build_once, cache_dir, temporary_dir
+from mlagentbench.system.progress import ProgressCallback
 from mlagentbench.task import Task
 
 READ_SIZE_BYTES = 8 << 20  # bytes
@@ -44,7 +44,9 @@ def find_folders_to_send(job: Job, setup: Setup) -> dict[str, Path]:
     return {**found, "data": setup.data.folder} if job.instance else found
 
 
-def install_payload(payload: JobPayload, archives: dict[str, ArchiveReader], progress: Say) -> Setup:
+def install_payload(
+    payload: JobPayload, archives: dict[str, ArchiveReader], progress: ProgressCallback
+) -> Setup:
     """Make everything ready on this machine, once; it must be what it is where the job comes from."""
     if payload.version != mlagentbench.__version__:
         raise UsageError(f"here is mlagentbench {mlagentbench.__version__}, and not {payload.version}")
