@@ -218,10 +218,10 @@ def test_a_machine_that_was_started_again_has_another_clock_and_nobody_minds(
 def test_nothing_that_decides_reads_a_clock_that_can_jump() -> None:
     source = Path(mlagentbench.__file__).parent
     files = [
-        *source.glob("runner/batch/*.py"),
-        source / "environment.py",
-        source / "stopping.py",
-        source / "locks.py",
+        *source.glob("runner/batch/**/*.py"),
+        *source.glob("environment/*.py"),
+        source / "system" / "stop_token.py",
+        source / "system" / "lock.py",
     ]
     for path in files:
         for node in ast.walk(ast.parse(path.read_text())):

@@ -203,7 +203,7 @@ def test_what_a_run_leaves_in_memory_is_freed_while_others_go_on(
     survey, jobs = surveyed(tmp_path / "out", plan)
     runner = Littering(until)
     batch = Scheduler(survey, plan, runner, [""], quiet, quiet)
-    monkeypatch.setattr("mlagentbench.runner.batch.scheduler.SWEEP", 0.0)
+    monkeypatch.setattr("mlagentbench.runner.batch.scheduler.GC_INTERVAL_S", 0.0)
     for job in jobs:
         batch.add(job)
     gc.disable()

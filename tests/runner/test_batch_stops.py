@@ -109,9 +109,9 @@ def test_a_single_run_can_be_stopped_and_watched_from_outside(
         until(lambda: output.is_file() and b"waiting" in output.read_bytes())
         look = json.loads(cli("watch", out, "--once", "--json").stdout)
         assert (
-            look["going"]
-            and look["standings"][0]["state"] == "running"
-            and look["standings"][0]["steps"] == 1
+            look["running"]
+            and look["runs"][0]["state"] == "running"
+            and look["runs"][0]["steps"] == 1
         )
         totals = json.loads(cli("watch", out.parent, "--once", "--json").stdout)["totals"]
         assert (totals["runs"], totals["running"], totals["unplanned"]) == (1, 1, 0)
@@ -140,8 +140,8 @@ def test_watch_tells_the_states_of_a_batch_of_another_process(
             )
         )
         told = json.loads(cli("watch", out, "--json", "--once").stdout)
-        assert told["going"] and told["totals"]["running"] == 1
-        assert [each["state"] for each in told["standings"]] == ["finished", "fault", "running", "queued"]
+        assert told["running"] and told["totals"]["running"] == 1
+        assert [each["state"] for each in told["runs"]] == ["finished", "fault", "running", "queued"]
         assert cli("stop", out).returncode == 0
         batch.communicate(timeout=10)
     shown = cli("watch", out)
@@ -160,7 +160,7 @@ class Costly(Model):
 
 class Asking(Agent):
     def run(self, env):
-        env.ledger.models = {"main": Costly()}
+        env.model_calls.models = {"main": Costly()}
         env.ask([Message(role="user", text="what?")])
         execute(env)
         submit(env)

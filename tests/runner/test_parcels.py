@@ -92,7 +92,7 @@ def test_what_the_other_side_has_is_not_sent_back(folder: Path, tmp_path: Path) 
 def test_wherever_it_is_cut_off_nothing_speaks_of_what_is_not_there(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folder_sync, "MOST", 10)
+    monkeypatch.setattr(folder_sync, "MAX_CHUNK_BYTES", 10)
     (folder / "snapshots" / "objects" / "ab" / "cd").write_bytes(b"content that takes several pieces")
     (folder / "snapshots" / "manifest.jsonl").write_text("state\n")
     (folder / "outputs" / "step-0001.txt").write_text("said")

@@ -52,7 +52,7 @@ def unused_port() -> int:
 def test_a_model_whose_server_is_down_for_a_while_costs_tries_and_no_result(
     toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hosted, "Patience", partial(RetryPolicy, tries=2, first=0.01))
+    monkeypatch.setattr(hosted, "RetryPolicy", partial(RetryPolicy, max_attempts=2, first_wait_s=0.01))
     port, servers = unused_port(), list[FakeProvider]()
 
     def mend(view: BatchStatus) -> None:

@@ -72,7 +72,7 @@ parts = st.text(alphabet="ab.-/:s0", min_size=1, max_size=6)
 jobs = st.builds(
     Job,
     task=parts,
-    who=st.builds(
+    agent_spec=st.builds(
         AgentSpec,
         agent=parts,
         model=parts | st.just(""),
@@ -157,7 +157,7 @@ def test_an_agent_file_that_cannot_be_imported_does_no_harm(tmp_path: Path, code
 
 
 def test_the_document_tells_of_every_key_and_its_plan_can_be_read() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "scale.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "internals" / "scale.md").read_text()
     table = text.partition("| key |")[2].partition("\n\n")[0]
     keys = {key for row in table.splitlines()[2:] for key in re.findall(r"`(\w+)`", row.split("|")[1])}
     assert keys == set(Plan.model_fields)

@@ -148,7 +148,7 @@ from mlagentbench.runner.folder import RunFolder
 
 def follow(frame, event, argument):
     global left
-    if frame.f_code.co_name not in ("rewind", "set_aside", "cut", "forget_after"):
+    if frame.f_code.co_name not in ("rewind", "archive_result", "truncate", "remove_accesses_after"):
         return None
     left -= event == "line"
     if not left:

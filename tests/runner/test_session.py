@@ -208,10 +208,10 @@ KILLED = """
 import os, sys
 from pathlib import Path
 from mlagentbench.records import Call
-from mlagentbench.runner.session import session
-from mlagentbench.runner.setup import set_up
+from mlagentbench.runner.session import open_session
+from mlagentbench.runner.setup import prepare_setup
 
-with session(set_up(sys.argv[1], "open", "bwrap", print), "somebody", Path(sys.argv[2])) as played:
+with open_session(prepare_setup(sys.argv[1], "open", "bwrap", print), "somebody", Path(sys.argv[2])) as played:
     played.step(Call(action="Write File", args={"file_name": "note.txt", "content": "here"}))
     os.kill(os.getpid(), 9)
 """
