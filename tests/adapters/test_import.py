@@ -69,13 +69,13 @@ def test_a_whole_log_becomes_a_whole_run(tmp_path: Path, take: Any) -> None:
 
 def test_snapshots_are_kept_step_by_step_and_can_be_compared(tmp_path: Path, take: Any) -> None:
     folder, result = take(original(tmp_path / "log"))
-    store = folder.store(writable=False)
-    assert store.content(0, "train.py") == b"first\n"  # the first action only looked
-    assert store.content(1, "train.py") == b"first\n"
-    assert store.content(2, "train.py") == b"second\n"
+    store = folder.open_store(writable=False)
+    assert store.read_content(0, "train.py") == b"first\n"  # the first action only looked
+    assert store.read_content(1, "train.py") == b"first\n"
+    assert store.read_content(2, "train.py") == b"second\n"
     assert set(store.state(4)) == {"train.py", "submission.csv"}
     assert "-first\n+second\n" in store.diff(1, 2)
-    assert store.check() == [] and result.snapshot == store.tree_hash(4)
+    assert store.find_problems() == [] and result.snapshot == store.tree_hash(4)
 
 
 def test_calls_of_models_are_kept_with_the_step_that_they_were_for(tmp_path: Path, take: Any) -> None:
@@ -191,7 +191,7 @@ def test_auto_gpt_has_no_trace_but_tells_its_commands(tmp_path: Path, take: Any)
     assert steps[0].call.thought.startswith("I will write a file.") and "CRITICISM" in steps[0].call.thought
     assert [each.observation for each in steps] == ["File written to successfully.", "1\n2"]
     assert folder.spec.task == "cifar10"  # by the folder above it
-    assert folder.store(writable=False).content(2, "a.py") == b"print(1)\n"
+    assert folder.open_store(writable=False).read_content(2, "a.py") == b"print(1)\n"
     assert (result.seconds, result.tokens) == (12.5, 150)
 
 
@@ -283,7 +283,7 @@ def test_no_link_of_a_log_is_followed(tmp_path: Path, take: Any) -> None:
     kept = b"".join(path.read_bytes() for path in folder.path.rglob("*") if path.is_file())
     assert b"s3cret" not in kept and not any(path.is_symlink() for path in folder.path.rglob("*"))
     assert "trace.json cannot be read" in notes(folder) and "step_1_files was left out" in notes(folder)
-    assert folder.store(writable=False).state(3)["out"].kind == "link"
+    assert folder.open_store(writable=False).state(3)["out"].kind == "link"
 
 
 def test_a_folder_behind_a_link_is_no_snapshot(tmp_path: Path, take: Any) -> None:
@@ -291,7 +291,7 @@ def test_a_folder_behind_a_link_is_no_snapshot(tmp_path: Path, take: Any) -> Non
     (log / "env_log" / "traces").rename(tmp_path / "elsewhere")
     (log / "env_log" / "traces").symlink_to(tmp_path / "elsewhere")
     folder, _ = take(log)
-    assert "it lies behind a link" in notes(folder) and folder.store(writable=False).state(9) == {}
+    assert "it lies behind a link" in notes(folder) and folder.open_store(writable=False).state(9) == {}
 
 
 def test_a_pipe_among_the_files_keeps_nobody_waiting(tmp_path: Path, take: Any) -> None:
@@ -318,7 +318,7 @@ def test_a_snapshot_that_is_too_big_is_left_out(tmp_path: Path, take: Any) -> No
         file.truncate(9 * 2**30)  # of which nothing is on the disk
     folder, _ = take(log)
     assert "step_1_files was left out: the workspace holds" in notes(folder)
-    assert folder.store(writable=False).content(4, "train.py") == b"second\n"
+    assert folder.open_store(writable=False).read_content(4, "train.py") == b"second\n"
 
 
 def test_several_logs_at_once_and_again(tmp_path: Path) -> None:

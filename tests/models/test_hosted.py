@@ -355,7 +355,7 @@ def test_a_key_that_no_header_can_carry_is_refused_unseen(key: str, monkeypatch:
     ],
 )
 def test_a_missing_package_is_a_line_that_says_what_to_install(package: str, name: str, install: str) -> None:
-    code = f"import sys; sys.modules[{package!r}] = None; from mlagentbench.models.base import load; load({name!r})"
+    code = f"import sys; sys.modules[{package!r}] = None; from mlagentbench.models.base import load_model; load_model({name!r})"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
     )

@@ -157,10 +157,10 @@ def test_a_run_with_the_local_model_is_recorded_and_graded(local: Model, play: C
 ENDLESS = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # who started us may ignore it
-from mlagentbench.models.base import load
-from mlagentbench.models.local import _request
+from mlagentbench.models.base import load_model
+from mlagentbench.models.local import _build_request
 from mlagentbench.records import Message, Prompt
-model = load('local')
+model = load_model('local')
 endless = Prompt(messages=(Message(role='user', text='a'),), grammar='root ::= "a" root', max_tokens=8000)
 """
 
@@ -172,7 +172,7 @@ def test_ctrl_c_is_heard_in_the_middle_of_a_reply(local: Model) -> None:
         "    print('asking', flush=True)\n"
         "    model.reply(endless)\n"
         "except KeyboardInterrupt:\n"
-        "    print('stopped after', len(model.reply(endless.but(max_tokens=3)).text))\n"
+        "    print('stopped after', len(model.reply(endless.replace(max_tokens=3)).text))\n"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout and process.stdout.readline() == "asking\n"
@@ -182,7 +182,7 @@ def test_ctrl_c_is_heard_in_the_middle_of_a_reply(local: Model) -> None:
 
 
 def test_a_program_can_end_in_the_middle_of_a_reply(local: Model) -> None:
-    program = f"{ENDLESS}\npieces = model._engine.pieces(_request(endless, 8000))\nprint(bool(next(pieces)))"
+    program = f"{ENDLESS}\npieces = model._engine.stream_chunks(_build_request(endless, 8000))\nprint(bool(next(pieces)))"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
     )
