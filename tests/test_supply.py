@@ -114,7 +114,7 @@ def lists(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = shelf / "lists"
     (folder / "locked").mkdir(parents=True)
     (folder / "small.txt").write_text("tiny==1.0\n")
-    monkeypatch.setattr(base, "LISTS", folder)
+    monkeypatch.setattr(base, "REQUIREMENTS_FOLDER", folder)
     monkeypatch.setenv("MLAGENTBENCH_HOME", str(shelf / "home"))
     return folder
 

@@ -22,7 +22,7 @@ def lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         )
         wheel.writestr("tiny-1.0.dist-info/RECORD", "")
     (folder / "small.txt").write_text("# Small things.\ntiny==1.0\n")
-    monkeypatch.setattr(base, "LISTS", folder)
+    monkeypatch.setattr(base, "REQUIREMENTS_FOLDER", folder)
     monkeypatch.setenv("MLAGENTBENCH_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))

@@ -25,23 +25,23 @@ def main() -> None:
     isolation, workspace, marker, seconds = sys.argv[1:5]
     limits = Limits(**json.loads(sys.argv[5])) if len(sys.argv) > 5 else Limits(memory_gb=0.5, processes=64)
     owner = Path(workspace).stat().st_uid if os.geteuid() == 0 else None
-    book = AccessLog(Path(workspace)) if "LEDGER" in os.environ else None
+    access_log = AccessLog(Path(workspace)) if "RECORD_ACCESS" in os.environ else None
     box = SandboxSpec(
         Path(workspace),
         find_runtime("tabular"),
         limits,
         environment={"MARKER": marker},
         uid=owner,
-        access_log=book,
+        access_log=access_log,
     )
     place = create_sandbox(isolation)
     if "ANNOUNCE" in os.environ:
         os.write(1, b"starting\n")
     done = place.run(["python", "-u", "script.py"], box, float(seconds), Shown())
     told = {"limit": done.limit, "exit_code": done.exit_code, "groups": len(find_controller_folders())}
-    if book:
-        book.write_step(1)
-        book.close()
+    if access_log:
+        access_log.write_step(1)
+        access_log.close()
         told["accesses"] = [list(access.model_dump().values()) for access in read_access(Path(workspace), 1)]
     print(json.dumps(told))
 

@@ -35,12 +35,12 @@ def tried(run: Runner) -> Callable[..., Tried]:
     """Run a script with a ledger, and read what stands in it."""
 
     def listen(code: str, **options: object) -> Tried:
-        book = AccessLog(run.folder)
+        access_log = AccessLog(run.folder)
         try:
-            ran = run(code, book=book, **options)  # type: ignore[arg-type]
-            book.write_step(1)
+            ran = run(code, access_log=access_log, **options)  # type: ignore[arg-type]
+            access_log.write_step(1)
         finally:
-            book.close()
+            access_log.close()
         assert "Traceback" not in ran.text, ran.text
         return {(access.path, access.mode): access for access in read_access(run.folder, 1)}
 
@@ -193,10 +193,10 @@ os.read(reader, 1)
 
 
 def test_the_script_inherits_nothing_and_the_walls_stand_as_before(run: Runner, box_probe: str) -> None:
-    book = AccessLog(run.folder)
-    listened = run(box_probe, book=book).text
-    book.write_step(1)
-    book.close()
+    access_log = AccessLog(run.folder)
+    listened = run(box_probe, access_log=access_log).text
+    access_log.write_step(1)
+    access_log.close()
     plain = run(box_probe).text
     told, expected = json.loads(listened), json.loads(plain)
     assert told.pop("own listener") == "EBUSY"  # of which there can be only one, and it is ours
@@ -303,7 +303,7 @@ if __name__ == "__main__":
     multiprocessing.Pool(1).map(abs, [1])
     subprocess.run(["ls", "-l"], capture_output=True, check=True)
 """
-    assert unexpected_accesses(tried(code, limits=SMALL.but(memory_gb=2)).values()) == ()
+    assert unexpected_accesses(tried(code, limits=SMALL.replace(memory_gb=2)).values()) == ()
 
 
 def test_foreign_is_what_lies_elsewhere() -> None:
@@ -333,12 +333,12 @@ def test_foreign_is_what_lies_elsewhere() -> None:
 
 
 def test_a_supervisor_that_dies_is_our_fault(run: Runner) -> None:
-    book = AccessLog(run.folder)
-    with book.record_command(run.box.owner) as listening:
+    access_log = AccessLog(run.folder)
+    with access_log.record_command(run.box.uid) as listening:
         os.kill(listening.pid, signal.SIGKILL)
     with pytest.raises(Fault, match="access ledger stopped listening"):
-        book.write_step(1)
-    book.close()
+        access_log.write_step(1)
+    access_log.close()
 
 
 class Stranger(AccessLog):
@@ -351,7 +351,7 @@ class Stranger(AccessLog):
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
 def test_where_the_memory_of_a_command_cannot_be_read_that_is_said(run: Runner) -> None:
     with pytest.raises(SandboxFault, match="the access ledger cannot listen: PermissionError: "):
-        run("pass", book=Stranger(run.folder))
+        run("pass", access_log=Stranger(run.folder))
 
 
 def test_a_supervisor_goes_with_a_harness_that_is_killed(run: Runner, until: Callable[..., None]) -> None:
@@ -364,7 +364,7 @@ def test_a_supervisor_goes_with_a_harness_that_is_killed(run: Runner, until: Cal
         run.marker,
         "60",
     ]
-    harness = subprocess.Popen(command, env={**os.environ, "LEDGER": "yes"}, stdout=subprocess.PIPE)
+    harness = subprocess.Popen(command, env={**os.environ, "RECORD_ACCESS": "yes"}, stdout=subprocess.PIPE)
     assert harness.stdout is not None
     with harness, harness.stdout:
         assert harness.stdout.readline() == b"begun\n"
@@ -386,7 +386,7 @@ def test_without_a_sandbox_there_is_no_ledger(toy: Path) -> None:
 @pytest.fixture
 def ledger_env(setup: Setup, open_env: Callable[..., Environment]) -> Callable[[], Environment]:
     """A run of the toy with a ledger; again is a resume."""
-    return lambda: open_env(setup=replace(setup, ledger=True))
+    return lambda: open_env(setup=replace(setup, record_access=True))
 
 
 def repl(env: Environment, code: str) -> str:
@@ -430,7 +430,7 @@ def test_a_script_and_an_interpreter_share_a_run(
     env.step(Call(action="Execute Script", args={"script_name": "train.py"}))
     env.close()
     assert "/workspace/train.py" in paths(tmp_path / "run", 2)
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["ledger"] is True
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["record_access"] is True
 
 
 def test_a_batch_can_keep_ledgers(tmp_path: Path, toy: Path) -> None:
@@ -449,7 +449,7 @@ def test_a_run_without_a_ledger_has_none_and_an_older_one_stays_readable(
     env.step(Call(action="Execute Script", args={"script_name": "train.py"}))
     assert not list(tmp_path.rglob("access"))
     spec = setup.create_run_spec(AgentSpec(agent="test"), 0, Limits()).model_dump()
-    del spec["ledger"]
+    del spec["record_access"]
     assert RunSpec.model_validate(spec).record_access is False
 
 

@@ -194,7 +194,7 @@ os.symlink('/root', 'out'); os.link('id', 'again')
 """)
     assert ran.text.strip() == "1000"
     status = (run.workspace / "id").stat()
-    assert (status.st_uid, status.st_gid) == (run.box.owner, run.box.owner) or os.geteuid() != 0
+    assert (status.st_uid, status.st_gid) == (run.box.uid, run.box.uid) or os.geteuid() != 0
     assert status.st_uid >= 1_900_000_000 or os.geteuid() != 0
 
 
@@ -204,8 +204,8 @@ def test_read_only_files_hold_against_everything(run: Runner) -> None:
     (run.workspace / "evaluate.py").write_text("given")
     (run.workspace / "locked").mkdir()
     (run.workspace / "locked" / "a.txt").write_text("given")
-    if run.box.owner:
-        subprocess.run(["chown", "-R", f"{run.box.owner}:{run.box.owner}", str(run.workspace)], check=True)
+    if run.box.uid:
+        subprocess.run(["chown", "-R", f"{run.box.uid}:{run.box.uid}", str(run.workspace)], check=True)
     outcomes = probe(
         run,
         """
@@ -231,7 +231,7 @@ def test_read_only_files_hold_against_everything(run: Runner) -> None:
         attempt('sibling', lambda: open('data/inner/new', 'w').write('mine'))
         attempt('own', lambda: os.rename('data/inner/new', 'data/inner/newer'))
         """,
-        read_only=("data/inner/test.csv", "evaluate.py", "locked"),
+        read_only_paths=("data/inner/test.csv", "evaluate.py", "locked"),
     )
     assert done(outcomes) == ["sibling DONE 4", "own DONE None"]
     for path in ("data/inner/test.csv", "evaluate.py", "locked/a.txt"):
@@ -267,7 +267,7 @@ print(libc.shmget(4242, 1 << 20, 0o1666) >= 0, len(open('/proc/sysvipc/shm').rea
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give up being root")
 def test_a_root_harness_never_starts_a_box_without_an_unprivileged_owner(run: Runner) -> None:
     with pytest.raises(SandboxFault, match="unprivileged owner"):
-        run("print(1)", owner=None)
+        run("print(1)", uid=None)
 
 
 def test_without_bubblewrap_one_sentence_says_what_to_install(

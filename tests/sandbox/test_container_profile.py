@@ -53,7 +53,7 @@ def test_an_image_keeps_its_own_programs(box: SandboxSpec) -> None:
 
 def test_a_workspace_that_may_only_be_read_is_mounted_once(box: SandboxSpec) -> None:
     said = [
-        word for word in told(replace(box, read_only=(".", "data/a.csv")), "podman") if "/workspace" in word
+        word for word in told(replace(box, read_only_paths=(".", "data/a.csv")), "podman") if "/workspace" in word
     ]
     assert [word.partition("destination=")[2] for word in said] == [
         "/workspace,ro=true",

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -73,7 +74,7 @@ def _obstacle(engine: str, folder: Path) -> str:
 
 def _tried(engine: str) -> str:
     try:
-        source = create_sandbox(engine)._source  # type: ignore[attr-defined]
+        source = create_sandbox(engine)._image_arguments  # type: ignore[attr-defined]
     except SandboxFault as fault:
         return str(fault)
     limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"]
@@ -183,21 +184,23 @@ def test_a_frozen_interpreter_ends_with_its_harness_too(run: Runner) -> None:
     code = """
 import os, sys
 from pathlib import Path
-from mlagentbench.runtimes.base import runtime
-from mlagentbench.sandbox.base import Box
-from mlagentbench.sandbox.selection import sandbox
-from mlagentbench.sandbox.output import Output
+from mlagentbench.records import Limits
+from mlagentbench.runtimes.base import find_runtime
+from mlagentbench.sandbox.base import SandboxSpec
+from mlagentbench.sandbox.output import CommandOutput
 from mlagentbench.sandbox.repl import Repl
+from mlagentbench.sandbox.selection import create_sandbox
 workspace, marker = Path(sys.argv[1]), sys.argv[2]
-owner = workspace.stat().st_uid if os.geteuid() == 0 else None
+uid = workspace.stat().st_uid if os.geteuid() == 0 else None
 limits = Limits(memory_gb=0.5, processes=64)
-box = Box(workspace, runtime("tabular"), limits, environment={"MARKER": marker}, owner=owner)
-repl = Repl(sandbox(sys.argv[3]), box)
-repl.run("x = 1", 20, Output())
+spec = SandboxSpec(workspace, find_runtime("tabular"), limits, environment={"MARKER": marker}, uid=uid)
+repl = Repl(create_sandbox(sys.argv[3]), spec)
+repl.run("x = 1", 20, CommandOutput())
 os.kill(os.getpid(), 9)
 """
     arguments = [str(run.workspace), run.marker, run.sandbox.name]
-    subprocess.run([sys.executable, "-c", code, *arguments], check=False, timeout=60)
+    killed = subprocess.run([sys.executable, "-c", code, *arguments], check=False, timeout=60)
+    assert killed.returncode == -signal.SIGKILL
     test_ending.wait_until_gone(run.survivors)
     test_ending.start_harness(run, "bwrap", "print('swept')").communicate(timeout=30)
 

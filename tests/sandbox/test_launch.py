@@ -41,7 +41,7 @@ def test_a_sandbox_killed_on_its_way_to_the_gate_is_a_fault_at_once_and_its_chil
     until: Callable[[Callable[[], object]], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marker, group = secrets.token_hex(16), Cgroup(2**30, 64)
-    monkeypatch.setattr(handshake, "PATIENCE", 15)
+    monkeypatch.setattr(handshake, "START_TIMEOUT_S", 15)
     dies = [
         "/bin/sh",
         "-c",
@@ -93,7 +93,7 @@ def test_a_workspace_made_again_under_the_same_name_is_the_one_that_is_shown(run
 def test_more_read_only_files_than_can_be_mounted_are_a_fault_with_a_reason(run: Runner) -> None:
     (run.workspace / "f").touch()
     with pytest.raises(SandboxFault, match="maximum number of arguments"):
-        run.sandbox.start(["true"], replace(run.box, read_only=("f",) * 4000))
+        run.sandbox.start(["true"], replace(run.box, read_only_paths=("f",) * 4000))
 
 
 @grouped

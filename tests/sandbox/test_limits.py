@@ -68,7 +68,7 @@ for place in ('/tmp', '/dev/shm', '/home/agent'):
         except OSError as error: print(error.strerror)
     import os; os.unlink(f'{place}/x')
 """,
-        limits=SMALL.but(disk_gb=1.0),
+        limits=SMALL.replace(disk_gb=1.0),
     )
     assert ran.text.splitlines() == ["No space left on device"] * 3
     assert (ran.limit, ran.exit_code) == (None, 0)
@@ -167,16 +167,16 @@ def test_a_disk_that_loses_more_than_the_workspace_may_take_is_looked_at_at_once
     large.touch()
     # As if nobody else wrote to this disk, or removed what hides the loss.
     monkeypatch.setattr(
-        "mlagentbench.sandbox.limit_monitor._free", lambda folder: 2**40 - large.stat().st_blocks * 512
+        "mlagentbench.sandbox.limit_monitor._free_disk_bytes", lambda folder: 2**40 - large.stat().st_blocks * 512
     )
     process = run.sandbox.start(["sleep", "60"], run.box)
     try:
-        watch = process.watch
-        assert not watch._full()
-        watch._next_scan = math.inf  # as long as it takes after the scan of very many files
+        monitor = process.monitor
+        assert not monitor._is_disk_exceeded()
+        monitor._next_scan = math.inf  # as long as it takes after the scan of very many files
         with large.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, int(2 * SMALL.disk_gb * 2**30))
-        until(lambda: watch.limit() == "disk")
+        until(lambda: monitor.check_limits() == "disk")
     finally:
         process.close()
 
@@ -302,7 +302,7 @@ import os
 for n in range(9): os.posix_fallocate(os.open(f'f{n}', os.O_RDWR | os.O_CREAT), 0, 100 << 20)
 while True: pass
 """)
-    owner, limits = run.workspace.stat().st_uid, SMALL.but(memory_gb=4.0, disk_gb=8.0)
+    owner, limits = run.workspace.stat().st_uid, SMALL.replace(memory_gb=4.0, disk_gb=8.0)
 
     def with_a_disk_of(size: str) -> "subprocess.CompletedProcess[bytes]":
         mount = f"mount -t tmpfs -o size={size},uid={owner},gid={owner} none {run.workspace}"

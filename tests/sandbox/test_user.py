@@ -143,6 +143,6 @@ time.sleep(0.2)
 
 def test_there_is_an_access_ledger_all_the_same(run: Runner) -> None:
     code = "open('out', 'w'); open('/etc/passwd')\ntry: open('/etc/shadow')\nexcept OSError: pass"
-    told = as_user(run, code, LEDGER="yes")["accesses"]
+    told = as_user(run, code, RECORD_ACCESS="yes")["accesses"]
     wanted = [["/workspace/out", "write", 1, 0], ["/etc/passwd", "read", 1, 0], ["/etc/shadow", "read", 1, 1]]
     assert all(row in told for row in wanted)  # type: ignore[operator]
