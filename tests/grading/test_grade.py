@@ -107,8 +107,8 @@ def test_scripts_that_break_the_search_for_rules_or_make_it_endless_are_told_of(
     (tmp_path / "earlier/1/strange").touch()
     rules = f"def violations(sources):\n    if (sources / 'strange').exists():\n        {body}\n    return [sources.name]\n"
     (tmp_path / "grade.py").write_text(rules + QUIET)
-    short = "from pathlib import Path; from mlagentbench.grading import child; child.SECONDS, at = 0.3, Path.cwd()"
-    asked = "child.main(at, at, at / 'sources', at, at / 'answer', at / 'earlier')"
+    short = "from pathlib import Path; from mlagentbench.grading import grader_process; grader_process.RULE_CHECK_CPU_S, at = 0.3, Path.cwd()"
+    asked = "grader_process.main(at, at, at / 'sources', at, at / 'answer', at / 'earlier')"
     subprocess.run([sys.executable, "-c", f"{short}; {asked}"], cwd=tmp_path, check=True, timeout=60)
     unseen = ["not all scripts could be looked at"]
     assert json.loads((tmp_path / "answer").read_text()) == {
@@ -135,7 +135,7 @@ def test_the_grader_finds_the_cache_wherever_the_harness_does(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLAGENTBENCH_HOME", raising=False)
     monkeypatch.setenv(variable, "mlagentbench" if variable == "MLAGENTBENCH_HOME" else str(tmp_path))
-    body = f"from mlagentbench.system.cache import home\n    return float(home().samefile({str(cache)!r}))\n"
+    body = f"from mlagentbench.system.cache import cache_dir\n    return float(cache_dir().samefile({str(cache)!r}))\n"
     monkeypatch.setenv("HOME", str(tmp_path))
     assert graded(PLAIN + body).score == 1.0
 

@@ -116,7 +116,7 @@ def test_verify_finds_the_same_and_notices_when_they_are_taken_out(play, do, rul
     result = play(behave, setup=ruled)
     folder = RunFolder(Path(result.folder))
     assert result.violations and all(check.holds for check in verify_run(folder, ruled))
-    folder.write_result(result.but(violations=()))
+    folder.write_result(result.replace(violations=()))
     failed = [check.what for check in verify_run(folder, ruled) if not check.holds]
     assert failed == ["result.json: violations"]
 
@@ -183,7 +183,9 @@ def outside(ruled, tmp_path):
         (program / "main.py").write_text(ASK + source)
         agent = Command(command="python /opt/program/main.py", program=str(program))
         agent.models = {"main": FakeModel(["go on"] * 9)}
-        folder = RunFolder.create(tmp_path / "run", ruled.spec(AgentSpec(agent="command"), 0, Limits()))
+        folder = RunFolder.create(
+            tmp_path / "run", ruled.create_run_spec(AgentSpec(agent="command"), 0, Limits())
+        )
         with folder.lock():
             return execute_run(ruled, agent, folder)
 

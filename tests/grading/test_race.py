@@ -116,7 +116,7 @@ def test_a_starter_that_fails_while_the_submission_is_awake_is_the_submissions_f
     run, _ = between(SLEEPS.format(0), WAKES + "arm(100)\n")
     with run.program(run.submission) as program:
         program.pause()
-        until(lambda: program._process.tree.stirred > 0.1)
+        until(lambda: program._process.tree.cpu_seconds_while_paused > 0.1)
         with (
             pytest.raises(InvalidSubmission, match="woken"),
             run._blamed(run.starter, {run.submission: program}),
@@ -147,7 +147,7 @@ def test_each_answers_for_its_own_failures(between, when: str, kept: bool, tmp_p
 def test_the_starters_time_limits_the_submissions(
     between, kept: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(relative_timing, "GRACE", 0.2)
+    monkeypatch.setattr(relative_timing, "GRACE_S", 0.2)
     run, _ = between(SLEEPS.format(0.01), SLEEPS.format(20), kept=kept)
     with pytest.raises(InvalidSubmission, match="too long"):
         run.run(2, 2)
@@ -191,9 +191,9 @@ def test_luck_on_a_restless_machine_is_taken_off_the_score(
     between: Callable[..., tuple[Race, list]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = iter([(0.6, 1.0), (1.2, 1.0), (0.7, 1.0), (0.8, 1.0)])
-    monkeypatch.setattr(Race, "_round", lambda *_: np.array([next(taken)]))
+    monkeypatch.setattr(Race, "_time_round", lambda *_: np.array([next(taken)]))
     restless, _ = between("", "", kept=True)
-    monkeypatch.setattr(Race, "_started", lambda *_: {restless.starter: None})
+    monkeypatch.setattr(Race, "_start_programs", lambda *_: {restless.starter: None})
     score, error = score_and_error(
         [np.array([each]) for each in [(0.6, 1.0), (1.2, 1.0), (0.7, 1.0), (0.8, 1.0)]]
     )

@@ -28,7 +28,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setenv("MLAGENTBENCH_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(download, "PAUSE", 0.01)
+    monkeypatch.setattr(download, "INITIAL_RETRY_DELAY_S", 0.01)
     return tmp_path / "home"
 
 

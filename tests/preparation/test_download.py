@@ -245,8 +245,8 @@ def test_a_refused_connection_is_one_line(tmp_path, said, monkeypatch) -> None:
 
 
 def test_a_server_that_says_nothing_is_given_up(kaggle, tmp_path, said, monkeypatch) -> None:
-    monkeypatch.setattr(download, "TIMEOUT", 0.05)
-    monkeypatch.setattr(download, "TRIES", 2)
+    monkeypatch.setattr(download, "TIMEOUT_S", 0.05)
+    monkeypatch.setattr(download, "MAX_ATTEMPTS", 2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("MLAGENTBENCH_KAGGLE_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
         assert "TimeoutError" in refuse(kaggle_source(), tmp_path, said)

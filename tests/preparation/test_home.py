@@ -14,7 +14,7 @@ from mlagentbench.system.lock import exclusive_lock
 SLOW_BUILDER = """
 import sys
 from pathlib import Path
-from mlagentbench.system.cache import build
+from mlagentbench.system.cache import build_once
 
 target, count = Path(sys.argv[1]), Path(sys.argv[2])
 
@@ -27,7 +27,7 @@ def make(folder):
     (folder / "second").write_text("2")
 
 print("asking", flush=True)
-build(target, make)
+build_once(target, make)
 print("there" if (target / "second").exists() else "half", flush=True)
 """
 
@@ -142,7 +142,7 @@ def test_a_scratch_folder_is_gone_after_use(tmp_path, monkeypatch):
 
 def test_what_a_killed_process_left_in_scratch_is_removed_by_the_next(tmp_path, monkeypatch):
     monkeypatch.setenv("MLAGENTBENCH_HOME", str(tmp_path))
-    code = "import os; from mlagentbench.system.cache import scratch\nwith scratch() as folder: os.kill(os.getpid(), 9)"
+    code = "import os; from mlagentbench.system.cache import temporary_dir\nwith temporary_dir() as folder: os.kill(os.getpid(), 9)"
     subprocess.run([sys.executable, "-c", code], check=False)
     (left,) = (path for path in (tmp_path / "temporary").iterdir() if path.is_dir())
     with temporary_dir() as folder, temporary_dir() as other:
@@ -151,7 +151,7 @@ def test_what_a_killed_process_left_in_scratch_is_removed_by_the_next(tmp_path, 
 
 def test_a_process_that_sees_other_numbers_and_times_leaves_scratch_in_use_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("MLAGENTBENCH_HOME", str(tmp_path))
-    code = "from mlagentbench.system.cache import scratch\nwith scratch() as folder: print(folder.is_dir())"
+    code = "from mlagentbench.system.cache import temporary_dir\nwith temporary_dir() as folder: print(folder.is_dir())"
     elsewhere = ["unshare", "--user", "--map-root-user", "--fork", "--pid", "--mount-proc", "--time"]
     with temporary_dir() as folder:
         done = subprocess.run(

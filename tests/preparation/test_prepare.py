@@ -159,8 +159,8 @@ def test_a_killed_preparation_takes_its_child_along_and_the_next_one_succeeds(
     task = small_task(tmp_path / "small", body)
     script = (
         "import sys; from pathlib import Path; from mlagentbench.task import Task\n"
-        "from mlagentbench.preparation.prepare import prepared\n"
-        "prepared(Task(Path(sys.argv[1])), 'open', print)"
+        "from mlagentbench.preparation.prepare import prepare_data\n"
+        "prepare_data(Task(Path(sys.argv[1])), 'open', print)"
     )
     source = str(Path(sys.modules["mlagentbench"].__path__[0]).parent)
     command = [sys.executable, "-c", script, str(task.folder)]

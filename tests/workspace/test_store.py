@@ -601,7 +601,7 @@ locks = {"file": 0, "shut/in/file": 0o200, "shut/in/deep": 0o100, "shut/in": 0, 
 locks |= {"listed": 0o400, ".": 0}
 for name, mode in locks.items():
     (root / name).chmod(mode)
-assert Workspace(root, ("shut/in/file",)).read_only_paths() == ["shut/in/file"]
+assert Workspace(root, ("shut/in/file",)).find_read_only_paths() == ["shut/in/file"]
 store = Store(folder / "snapshots", root)
 added = store.snapshot(1).added
 assert added == ("file", "listed", "listed/x", "shut", "shut/in", "shut/in/deep", "shut/in/file"), added
@@ -609,7 +609,7 @@ assert root.stat().st_mode & 0o777 == 0, "left as it was found"
 assert not store.snapshot(2)
 modes = {name: entry.mode for name, entry in store.state(1).items()}
 assert all(modes[name] == mode for name, mode in locks.items() if name != ".")
-assert store.content(1, "shut/in/file") == b"hidden"
+assert store.read_content(1, "shut/in/file") == b"hidden"
 for target in (folder / "copy", folder / "copy", root):
     store.restore(1, target)
     again = Store(folder / "again", target)
