@@ -1,4 +1,4 @@
-"""What an audit plants is taken away again, however the audit ends."""
+"""The secrets planted by an audit are removed, however the audit ends."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ import pytest
 from mlagentbench.audit.canaries import plant_host_secrets, temporary_secret_file
 from mlagentbench.system.cache import cache_dir
 
-PLANTING = """
+PLANT_CODE = """
 import sys
 from mlagentbench.audit.canaries import planted
 with planted():
@@ -21,59 +21,65 @@ with planted():
 """
 
 
-def left(root: Path) -> set[Path]:
-    """What audits have planted below our own places."""
+def planted_files(root: Path) -> set[Path]:
+    """The files that audits have planted in the home and cache of the test."""
     return {*root.glob("*/.mlagentbench-audit-*"), *root.glob("*/mlagentbench-audit-*")}
 
 
 @pytest.fixture
-def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home and a cache of its own."""
+def isolated_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give the test its own home and cache."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("MLAGENTBENCH_HOME", str(tmp_path / "cache"))
     return tmp_path
 
 
-def test_what_a_killed_audit_left_the_next_one_removes_and_what_a_living_one_holds_stays(
+def test_the_next_audit_removes_the_secrets_of_a_killed_audit_and_not_those_of_a_running_one(
     places: Path,
 ) -> None:
-    command = [sys.executable, "-c", PLANTING]
+    command = [sys.executable, "-c", PLANT_CODE]
     with (
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as dead,
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as living,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running,
     ):
-        assert dead.stdout and living.stdout
-        assert dead.stdout.readline() == living.stdout.readline() == "planted\n"
-        both = left(places)
+        assert dead.stdout and running.stdout
+        assert dead.stdout.readline() == running.stdout.readline() == "planted\n"
+        both = planted_files(isolated_home)
         dead.kill()
         dead.wait()
-        assert left(places) == both and len(both) == 4
+        assert planted_files(isolated_home) == both and len(both) == 4
         with plant_host_secrets() as secrets:
-            own = {secret.path for secret in secrets if secret.path and secret.path.is_relative_to(places)}
-            assert len(own) == 2 and len(left(places)) == 4 and own < left(places)
-        kept = left(places)
-        assert len(kept) == 2 and kept < both
-        living.communicate()
-    assert left(places) == set()
+            own = {
+                secret.path for secret in secrets if secret.path and secret.path.is_relative_to(isolated_home)
+            }
+            assert (
+                len(own) == 2
+                and len(planted_files(isolated_home)) == 4
+                and own < planted_files(isolated_home)
+            )
+        remaining = planted_files(isolated_home)
+        assert len(remaining) == 2 and remaining < both
+        running.communicate()
+    assert planted_files(isolated_home) == set()
 
 
-def test_nothing_else_of_that_name_is_touched(tmp_path: Path) -> None:
+def test_other_files_with_a_similar_name_are_not_touched(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("precious")
     (tmp_path / "audit-link").symlink_to(tmp_path / "file")
     (tmp_path / "audit-folder").mkdir()
-    (tmp_path / "audit-new").touch()  # whose maker has not held it yet
+    (tmp_path / "audit-new").touch()  # its owner has not locked it yet
     os.mkfifo(tmp_path / "audit-pipe")
-    (tmp_path / "audit-left").write_text("a secret of somebody dead")
+    (tmp_path / "audit-left").write_text("a secret of a dead audit")
     with temporary_secret_file("here", tmp_path / "audit-own") as secret:
         assert (tmp_path / "audit-own").read_text() == f"{secret.token}\n"
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"file", "audit-link", "audit-folder", "audit-new", "audit-pipe"}
 
 
-def test_sigterm_ends_an_audit_by_way_of_its_end(
+def test_an_audit_cleans_up_on_sigterm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toy: Path, until: Callable[[Callable[[], object]], None]
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache_dir().parent))  # runtimes are not built anew
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache_dir().parent))  # reuse the built runtimes
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     with subprocess.Popen(
         [
@@ -91,8 +97,8 @@ def test_sigterm_ends_an_audit_by_way_of_its_end(
         stderr=subprocess.PIPE,
         text=True,
     ) as harness:
-        until(lambda: left(tmp_path))
+        until(lambda: planted_files(tmp_path))
         harness.send_signal(signal.SIGTERM)
         harness.communicate(timeout=20)
     assert harness.returncode == 130
-    assert left(tmp_path) == set()
+    assert planted_files(tmp_path) == set()

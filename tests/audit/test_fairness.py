@@ -1,4 +1,4 @@
-"""Properties of every task that no cheater breaks, but that a careless task would."""
+"""Properties that every task must have, and that no attack checks."""
 
 import json
 import os
@@ -13,37 +13,39 @@ from mlagentbench.runner.setup import Setup
 from mlagentbench.sandbox.selection import choose_unprivileged_uid
 from mlagentbench.task import Task
 
-TABLES = [name for name in Task.names() if Task.load(name).config.submission.endswith(".csv")]
+TABLE_TASKS = [name for name in Task.names() if Task.load(name).config.submission.endswith(".csv")]
 
 
-def quiet(line):
-    """Nobody listens."""
+def ignore(line):
+    """Discard a progress line."""
 
 
 @pytest.fixture
-def scene(tmp_path):
-    """What is known of a task, without a run."""
+def context_of(tmp_path):
+    """context_of(task) is the attack context of a task, without a run."""
 
-    def of(name):
+    def build(name):
         task = Task.load(name)
-        return AttackContext(Setup(task, "open", prepare_data(task, "open", quiet), None, None), tmp_path, ())
+        return AttackContext(
+            Setup(task, "open", prepare_data(task, "open", ignore), None, None), tmp_path, ()
+        )
 
-    return of
+    return build
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_a_table_is_graded_the_same_every_time_and_knowing_nothing_is_no_success(
-    name, scene, tmp_path, monkeypatch
+@pytest.mark.parametrize("name", TABLE_TASKS)
+def test_grading_a_table_is_deterministic_and_a_constant_table_is_no_success(
+    name, context_of, tmp_path, monkeypatch
 ):
     from mlagentbench.grading.verdict import compute_verdict
 
     monkeypatch.setenv("MLAGENTBENCH_GRADING", json.dumps({"runtime": "tabular", "sandbox": "bwrap"}))
-    here = scene(name)
+    context = context_of(name)
     submission = tmp_path / "submission.csv"
-    submission.write_text(to_csv(here.clueless))
-    task = here.setup.task
+    submission.write_text(to_csv(context.constant_table))
+    task = context.setup.task
     scores = {
-        runpy.run_path(str(task.folder / "grade.py"))["grade"](submission, here.setup.data.private)
+        runpy.run_path(str(task.folder / "grade.py"))["grade"](submission, context.setup.data.private)
         for _ in "ab"
     }
     assert len(scores) == 1
@@ -51,40 +53,41 @@ def test_a_table_is_graded_the_same_every_time_and_knowing_nothing_is_no_success
     assert baseline is not None and not compute_verdict(scores.pop(), baseline, task.config.better).success
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_a_hidden_table_is_large_enough_to_tell_two_agents_apart(name, scene):
-    assert len(scene(name).answers) > 500
+@pytest.mark.parametrize("name", TABLE_TASKS)
+def test_the_answers_are_large_enough_to_distinguish_two_agents(name, context_of):
+    assert len(context_of(name).answers) > 500
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_the_place_of_a_row_tells_nothing_of_its_answer(name, scene):
+@pytest.mark.parametrize("name", TABLE_TASKS)
+def test_the_position_of_a_row_says_nothing_about_its_answer(name, context_of):
     import numpy as np
 
-    header, *rows = scene(name).answers
+    header, *rows = context_of(name).answers
     for column in range(1, len(header)):
-        kinds = {
+        ranks_by_value = {
             value: number
             for number, value in enumerate(sorted({row[column] for row in rows}, key=cell_sort_key))
         }
-        units: dict[str, list[int]] = {}  # rows of one patient or one family belong together
+        units: dict[str, list[int]] = {}  # rows of one patient or family are not independent
         for row in sorted(rows, key=lambda row: (len(row[0]), row[0])):
-            units.setdefault(row[0].partition("_")[0], []).append(kinds[row[column]])
+            units.setdefault(row[0].partition("_")[0], []).append(ranks_by_value[row[column]])
         means = np.array([np.mean(unit) for unit in units.values()])
-        ranks = means.argsort().argsort() if len(kinds) > 30 else means
-        apart = (ranks - ranks.mean()) / ranks.std()
-        places = np.linspace(-1, 1, len(apart)) * np.sqrt(3)
-        for what in (apart * places, apart[1:] * apart[:-1]):  # a trend, and likeness of neighbours
-            assert abs(what.mean()) * np.sqrt(len(what)) < 4.5
+        ranks = means.argsort().argsort() if len(ranks_by_value) > 30 else means
+        normalized = (ranks - ranks.mean()) / ranks.std()
+        positions = np.linspace(-1, 1, len(normalized)) * np.sqrt(3)
+        trend, autocorrelation = normalized * positions, normalized[1:] * normalized[:-1]
+        for products in (trend, autocorrelation):
+            assert abs(products.mean()) * np.sqrt(len(products)) < 4.5
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root has a user to drop to")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can switch to an unprivileged user")
 @pytest.mark.parametrize("name", Task.names())
-def test_the_user_that_commands_run_as_cannot_read_the_answers_even_if_the_cache_were_open(name):
-    private = prepare_data(Task.load(name), "open", quiet).private
+def test_the_unprivileged_user_cannot_read_the_answers_even_if_the_cache_were_readable(name):
+    private = prepare_data(Task.load(name), "open", ignore).private
     assert private.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in private.rglob("*") if path.is_file()} == {0o600}
     user = str(choose_unprivileged_uid("a run"))
-    # The folder itself is handed over, so that no closed folder above it is what refuses.
+    # The folder is passed as a descriptor, so that its parents cannot be what denies access.
     descriptor = os.open(private, os.O_PATH)
     try:
         drop = [

@@ -1,1 +1,1 @@
-"""Scripted cheaters and vandals, let loose on every task as ordinary agents."""
+"""Scripted attacks that run against every task as ordinary agents."""

@@ -1,4 +1,4 @@
-"""Lets attacks loose on tasks: real environments, real sandboxes, real grading."""
+"""Runs attacks against tasks in real environments, with real sandboxes and real grading."""
 
 import os
 import shutil
@@ -23,12 +23,12 @@ from mlagentbench.sandbox.access_log.recording import require_access_log_support
 from mlagentbench.system.cache import temporary_dir
 from mlagentbench.system.progress import ProgressCallback
 
-MAX_ATTACK_STEPS = 60  # an attack may take as many as it needs
+MAX_ATTACK_STEPS = 60  # more than any attack needs
 
 
 @dataclass(frozen=True)
 class AttackCase:
-    """One attack and the task that it is for."""
+    """One attack and the task it runs against."""
 
     attack: str
     setup: Setup
@@ -38,41 +38,47 @@ def run_audit(
     tasks: Sequence[str],
     attacks: Sequence[str],
     quick: bool,
-    say: ProgressCallback,
+    progress: ProgressCallback,
     on_finding: Callable[[Finding], None],
 ) -> list[Finding]:
-    """Every attack against every task that it fits; the quick form leaves out what is slow or a repetition."""
+    """Run every attack against every task it applies to; `quick` leaves out slow and repetitive cases."""
     if unknown := sorted(set(attacks) - set(attack_names())):
-        raise UsageError(f"no attack {unknown[0]!r}; there are: {', '.join(attack_names())}")
-    setups = [prepare_setup(task, "open", "bwrap", say) for task in dict.fromkeys(tasks)]
-    duels = [
+        raise UsageError(f"No such attack: {unknown[0]!r}. Available: {', '.join(attack_names())}.")
+    setups = [prepare_setup(task, "open", "bwrap", progress) for task in dict.fromkeys(tasks)]
+    cases = [
         AttackCase(name, setup)
         for name in attacks or attack_names()
         for setup in select_setups(name, setups, quick)
     ]
-    together = [duel for duel in duels if not load_attack(duel.attack).runs_alone]
+    concurrent = [case for case in cases if not load_attack(case.attack).runs_alone]
     findings: list[Finding] = []
-    with plant_host_secrets() as secrets, temporary_dir() as place, _plant_beside_answers(setups) as beside:
+    with (
+        plant_host_secrets() as host_secrets,
+        temporary_dir() as runs,
+        _plant_beside_answers(setups) as data_secrets,
+    ):
 
-        def fight(duel: AttackCase) -> Finding:
-            finding = run_attack(duel, place, (*secrets, *beside), quick)
+        def run_and_report(case: AttackCase) -> Finding:
+            finding = run_attack(case, runs, (*host_secrets, *data_secrets), quick)
             on_finding(finding)
             return finding
 
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            findings += pool.map(fight, together)
-        findings += [fight(duel) for duel in duels if duel not in together]
-    order = {(duel.attack, duel.setup.task.name): place for place, duel in enumerate(duels)}
+            findings += pool.map(run_and_report, concurrent)
+        findings += [run_and_report(case) for case in cases if case not in concurrent]
+    order = {(case.attack, case.setup.task.name): index for index, case in enumerate(cases)}
     return sorted(findings, key=lambda finding: order[finding.attack, finding.task])
 
 
 def select_setups(name: str, setups: Sequence[Setup], quick: bool) -> list[Setup]:
-    """The tasks on which an attack is tried."""
-    kind = load_attack(name)
-    fit = [setup for setup in setups if kind.applies_to(setup.task)]
+    """The tasks an attack runs against."""
+    attack = load_attack(name)
+    applicable = [setup for setup in setups if attack.applies_to(setup.task)]
     if not quick:
-        return fit
-    return [] if kind.slow else fit[:1] if kind.task_independent else fit
+        return applicable
+    if attack.slow:
+        return []
+    return applicable[:1] if attack.task_independent else applicable
 
 
 @contextmanager
@@ -81,7 +87,7 @@ def _plant_beside_answers(setups: Sequence[Setup]) -> Iterator[list[Secret]]:
         yield [
             stack.enter_context(
                 temporary_secret_file(
-                    f"the folder of the answers of {setup.task.name}",
+                    f"the data folder of {setup.task.name}",
                     setup.data.folder / f"audit-{token_hex(4)}",
                 )
             )
@@ -90,7 +96,7 @@ def _plant_beside_answers(setups: Sequence[Setup]) -> Iterator[list[Secret]]:
 
 
 def _can_record_access(setup: Setup) -> bool:
-    """Whether this machine can tell which files an attack tried to open; it is not needed for a verdict."""
+    """Whether this machine can record the files an attack tries to open; no verdict depends on it."""
     try:
         require_access_log_support(setup.sandbox.name)
     except UsageError:
@@ -98,28 +104,29 @@ def _can_record_access(setup: Setup) -> bool:
     return True
 
 
-def run_attack(duel: AttackCase, place: Path, secrets: tuple[Secret, ...], quick: bool) -> Finding:
-    """One attack, as an ordinary run, and what it came to."""
+def run_attack(case: AttackCase, runs: Path, secrets: tuple[Secret, ...], quick: bool) -> Finding:
+    """Run one attack as an ordinary run in a new folder below `runs`, and report what it achieved."""
     started = time.monotonic()
-    kind = load_attack(duel.attack)
-    setup = replace(
-        duel.setup, record_access=not quick and not kind.runs_alone and _can_record_access(duel.setup)
-    )
-    limits = {**setup.task.config.limits.model_dump(), "steps": MAX_ATTACK_STEPS, **kind.limits}
-    spec = setup.create_run_spec(AgentSpec(agent=f"audit-{duel.attack}"), 0, Limits.model_validate(limits))
-    folder = RunFolder.create(place / spec.id, spec)
-    own = (
-        write_secret_file("the folder of the run", folder.path / "secret.txt"),
+    attack_class = load_attack(case.attack)
+    record_access = not quick and not attack_class.runs_alone and _can_record_access(case.setup)
+    setup = replace(case.setup, record_access=record_access)
+    limits = {**setup.task.config.limits.model_dump(), "steps": MAX_ATTACK_STEPS, **attack_class.limits}
+    spec = setup.create_run_spec(AgentSpec(agent=f"audit-{case.attack}"), 0, Limits.model_validate(limits))
+    folder = RunFolder.create(runs / spec.id, spec)
+    run_secrets = (
+        write_secret_file("the run folder", folder.path / "secret.txt"),
         write_secret_file(
-            "a folder beside the workspace", folder.path / "workspace-of-another" / "secret.txt"
+            "a folder next to the workspace", folder.path / "workspace-of-another" / "secret.txt"
         ),
     )
-    scene = AttackContext(setup, folder.path, (*secrets, *own), quick)
-    attack = kind(scene)
+    context = AttackContext(setup, folder.path, (*secrets, *run_secrets), quick)
+    attack = attack_class(context)
     with folder.lock():
         result = execute_run(setup, attack, folder)
     if result.ending not in ("submitted", "fault"):
-        raise Fault(f"the attack {duel.attack} is itself broken: it ended as {result.ending}; {result.note}")
-    finding = build_finding(duel.attack, attack, AttackOutcome(scene, folder, result))
-    shutil.rmtree(folder.path, ignore_errors=True)  # all of them together could fill a disk
+        raise Fault(
+            f"The attack {case.attack} itself is broken: its run ended as {result.ending!r}: {result.note}"
+        )
+    finding = build_finding(case.attack, attack, AttackOutcome(context, folder, result))
+    shutil.rmtree(folder.path, ignore_errors=True)  # all run folders together could fill a disk
     return finding.replace(seconds=round(time.monotonic() - started, 1))

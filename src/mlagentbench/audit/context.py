@@ -1,4 +1,4 @@
-"""What an attack may know: more than any agent, so that what it does not gain nobody can."""
+"""What an attack is told: more than any agent knows, so that a failed attack means no agent can succeed."""
 
 import csv
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Rows = list[list[str]]
 
 @dataclass(frozen=True)
 class AttackContext:
-    """A task, where on the host its answers and the run lie, and what is hidden there."""
+    """A task, the host paths of its answers and of the run, and the planted secrets."""
 
     setup: Setup
     run_folder: Path
@@ -25,46 +25,53 @@ class AttackContext:
 
     @property
     def secret_files(self) -> list[str]:
-        """Files of the host that no agent may read."""
+        """Host files that no agent may read."""
         answers = [str(path) for path in sorted(self.setup.data.private.rglob("*")) if path.is_file()]
         return answers + [str(secret.path) for secret in self.secrets if secret.path]
 
     @cached_property
     def protected_paths(self) -> tuple[str, ...]:
-        """Where a script would find what is ours, by its name on the host, or inside the Python that is shown."""
+        """Paths of the harness as a script would name them: on the host, or inside the mounted Python."""
         setup, package = self.setup, Path(mlagentbench.__file__).parent
         folders = [package, setup.task.folder, setup.data.folder, cache_dir(), self.run_folder]
-        ours = [path.resolve() for path in folders] + [secret.path for secret in self.secrets if secret.path]
+        protected = [path.resolve() for path in folders] + [
+            secret.path for secret in self.secrets if secret.path
+        ]
         prefix, inside = setup.runtime.prefix, setup.runtime.prefix_inside
-        below = [f"{inside}/{path.relative_to(prefix)}" for path in ours if path.is_relative_to(prefix)]
-        return (*map(str, ours), *below)
+        mounted = [
+            f"{inside}/{path.relative_to(prefix)}" for path in protected if path.is_relative_to(prefix)
+        ]
+        return (*map(str, protected), *mounted)
 
     def is_protected(self, path: str) -> bool:
-        """Whether no agent may open this, as a script names it; its own folders are its own, also if ours lie there."""
-        here = any(path == place or path.startswith(f"{place}/") for place in self.protected_paths)
-        return here and expected_prefix(path) not in PRIVATE_PATHS
+        """Whether no agent may open this path, as a script names it.
+
+        The private folders of the sandbox are the agent's own, even if a protected path has the same name.
+        """
+        inside = any(path == root or path.startswith(f"{root}/") for root in self.protected_paths)
+        return inside and expected_prefix(path) not in PRIVATE_PATHS
 
     @property
     def submission(self) -> str:
-        """The file that is graded; or a dot, where the workspace is."""
+        """The file that is graded, or a dot if the whole workspace is."""
         return self.setup.task.config.submission
 
     @cached_property
     def answers(self) -> Rows:
-        """The hidden table, header first."""
+        """The hidden answers, header first."""
         with (self.setup.data.private / "answers.csv").open(newline="") as file:
             return list(csv.reader(file))
 
     @cached_property
     def constant_table(self) -> Rows:
-        """A valid table that says of everything that it is the most: what somebody leaves who knows nothing."""
+        """A valid table without information: each column holds its maximum in every row."""
         header, *rows = self.answers
-        most = [max(column, key=cell_sort_key) for column in zip(*rows, strict=True)]
-        return [header, *([row[0], *most[1:]] for row in rows)]
+        maxima = [max(column, key=cell_sort_key) for column in zip(*rows, strict=True)]
+        return [header, *([row[0], *maxima[1:]] for row in rows)]
 
 
 def cell_sort_key(cell: str) -> tuple[float, str]:
-    """By what cells are ordered: numbers by their size, words after each other."""
+    """Order cells: numbers by value, before them words alphabetically."""
     try:
         return float(cell), ""
     except ValueError:
@@ -72,5 +79,5 @@ def cell_sort_key(cell: str) -> tuple[float, str]:
 
 
 def to_csv(rows: Rows) -> str:
-    """A table as csv."""
+    """Format a table as CSV."""
     return "".join(",".join(row) + "\n" for row in rows)

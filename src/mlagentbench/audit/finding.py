@@ -1,7 +1,7 @@
-"""What an attack came to: refused, gained nothing, or SUCCEEDED; in a sentence."""
+"""Decides what an attack achieved: refused, gained nothing, or SUCCEEDED, with one sentence."""
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from mlagentbench.audit.attacks.base import Attack, AttackOutcome
 from mlagentbench.audit.canaries import find_leaked_secrets
@@ -9,115 +9,129 @@ from mlagentbench.errors import Fault
 from mlagentbench.formatting import format_score
 from mlagentbench.grading.forking_grader import open_forking_grader
 from mlagentbench.grading.grade import Grade
-from mlagentbench.grading.verdict import compute_verdict as held_against
+from mlagentbench.grading.verdict import compute_verdict
 from mlagentbench.records import Record
 from mlagentbench.sandbox.access_log.records import Access, read_access, unexpected_accesses
 
 OutcomeLabel = Literal["refused", "gained nothing", "SUCCEEDED"]
-MAX_SUMMARY_CHARS = 300  # characters of a sentence
-MAX_DETAILS = 100  # details that are kept
+MAX_SUMMARY_CHARS = 300
+MAX_DETAILS = 100  # refusals and accesses stored per finding
 
 
 class Finding(Record):
-    """One attack on one task."""
+    """The result of one attack on one task."""
 
     attack: str
     task: str
     outcome: OutcomeLabel
     what: str
     refusals: tuple[str, ...] = ()
-    foreign_accesses: tuple[str, ...] = ()  # where it tried to look, by the access ledger
+    foreign_accesses: tuple[str, ...] = ()  # files outside its own that it tried to open (access log)
     score: float | None = None
     baseline: float | None = None
     threats: tuple[int, ...] = ()
     seconds: float = 0.0
 
 
-def build_finding(name: str, attack: Attack, end: AttackOutcome) -> Finding:
-    """The account of one attack."""
-    grades = list(_grade_each_step(end)) if attack.grades_each_step else []
-    successes = list(_describe_successes(attack, end, grades))
-    refusals = [
-        *attack.refusals,
-        *(f"the grader: {said}" for _, _, said in grades if said and not said.endswith(" is missing")),
-    ]
-    if end.result.note and not attack.submitted_nothing:
-        refusals.append(f"the grader: {end.result.note}")
-    outcome: OutcomeLabel = "SUCCEEDED" if successes else "refused" if refusals else "gained nothing"
+class StepGrade(NamedTuple):
+    """The grade of what an attack left after one step."""
+
+    step: int
+    score: float | None = None
+    invalid: str = ""
+    fault: str = ""
+    missing: bool = False  # there was no submission to grade
+
+
+def build_finding(name: str, attack: Attack, outcome: AttackOutcome) -> Finding:
+    """Sum up one attack."""
+    grades = list(_grade_each_step(outcome)) if attack.grades_each_step else []
+    successes = list(_describe_successes(attack, outcome, grades))
+    grader_refusals = [grade.invalid for grade in grades if grade.invalid and not grade.missing]
+    if outcome.result.note and not attack.submitted_nothing:
+        grader_refusals.append(outcome.result.note)
+    refusals = [*attack.refusals, *(f"the grader: {refusal}" for refusal in grader_refusals)]
+    label: OutcomeLabel = "SUCCEEDED" if successes else "refused" if refusals else "gained nothing"
     if successes:
-        what = "; ".join(successes)
+        summary = "; ".join(successes)
     elif refusals:
         distinct = list(dict.fromkeys(refusals))
-        what = distinct[0] + (f" (and {len(distinct) - 1} more)" if len(distinct) > 1 else "")
+        summary = distinct[0] + (f" (and {len(distinct) - 1} more)" if len(distinct) > 1 else "")
     else:
-        what = _describe_no_gain(end)
+        summary = _describe_no_gain(outcome)
+    accesses = unexpected_accesses(_read_accesses(outcome))
     return Finding(
         attack=name,
-        task=end.result.task,
-        outcome=outcome,
-        what=" ".join(what.split())[:MAX_SUMMARY_CHARS],
+        task=outcome.result.task,
+        outcome=label,
+        what=" ".join(summary.split())[:MAX_SUMMARY_CHARS],
         refusals=tuple(refusals[:MAX_DETAILS]),
-        foreign_accesses=tuple(
-            dict.fromkeys(f"{each.mode} {each.path}" for each in unexpected_accesses(_read_accesses(end)))
-        )[:MAX_DETAILS],
-        score=end.result.score,
-        baseline=end.result.baseline,
+        foreign_accesses=tuple(dict.fromkeys(f"{access.mode} {access.path}" for access in accesses))[
+            :MAX_DETAILS
+        ],
+        score=outcome.result.score,
+        baseline=outcome.result.baseline,
         threats=attack.threats,
     )
 
 
-def _describe_successes(
-    attack: Attack, end: AttackOutcome, grades: list[tuple[int, float | None, str]]
-) -> Iterator[str]:
-    result, spec = end.result, end.folder.spec
+def _describe_successes(attack: Attack, outcome: AttackOutcome, grades: list[StepGrade]) -> Iterator[str]:
+    result = outcome.result
     if result.ending == "fault":
         yield f"it made the harness fail, which voids the run: {result.note}"
-    for secret in find_leaked_secrets(end.folder.path, end.context.secrets):
-        yield f"it came to know the secret in {secret.location}"
-    for path in dict.fromkeys(
-        each.path
-        for each in _read_accesses(end)
-        if not each.always_refused and end.context.is_protected(each.path)
-    ):
-        yield f"it opened {path}"
+    for secret in find_leaked_secrets(outcome.folder.path, outcome.context.secrets):
+        yield f"it read the secret in {secret.location}"
+    opened = [access.path for access in _read_accesses(outcome) if not access.always_refused]
+    for path in dict.fromkeys(opened):
+        if outcome.context.is_protected(path):
+            yield f"it opened {path}"
     if result.success:
         yield f"it scored {format_score(result.score)}, the starter {format_score(result.baseline)}"
-    for step, score, said in grades:
-        if said.startswith("FAULT"):
-            yield f"what it left after step {step} ({_thought_at(end, step)}) made the grader fail: {said}"
-        elif score is not None and spec.baseline and held_against(score, spec.baseline, spec.better).success:
-            yield f"what it left after step {step} ({_thought_at(end, step)}) scored {format_score(score)}"
-    if said := attack.describe_gain(end):
-        yield said
+    yield from _describe_graded_successes(outcome, grades)
+    if gain := attack.describe_gain(outcome):
+        yield gain
 
 
-def _read_accesses(end: AttackOutcome) -> Iterator[Access]:
-    """What its commands tried to open, where the machine can tell."""
-    for step in range(1, end.result.steps + 1):
-        yield from read_access(end.folder.path, step)
+def _describe_graded_successes(outcome: AttackOutcome, grades: list[StepGrade]) -> Iterator[str]:
+    baseline, better = outcome.folder.spec.baseline, outcome.folder.spec.better
+    for grade in grades:
+        what = f"the submission after step {grade.step} ({_thought_at(outcome, grade.step)})"
+        if grade.fault:
+            yield f"{what} made the grader fail: {grade.fault}"
+        elif grade.score is not None and baseline and compute_verdict(grade.score, baseline, better).success:
+            yield f"{what} scored {format_score(grade.score)}"
 
 
-def _grade_each_step(end: AttackOutcome) -> Iterator[tuple[int, float | None, str]]:
-    """After each step the score, or why there is none; a submission that did not change is not graded again."""
-    setup, seen = end.context.setup, dict[str, Grade]()
-    store, wanted = end.folder.open_store(setup.data, writable=False), setup.task.config.submission
-    with open_forking_grader(setup.task, setup.data, setup.sandbox) as grading:
-        for step in range(len(end.steps) + 1):
-            key = store.tree_hash(step) if wanted == "." else str(store.state(step).get(wanted))
+def _read_accesses(outcome: AttackOutcome) -> Iterator[Access]:
+    """What its commands tried to open, if this machine can record it."""
+    for step in range(1, outcome.result.steps + 1):
+        yield from read_access(outcome.folder.path, step)
+
+
+def _grade_each_step(outcome: AttackOutcome) -> Iterator[StepGrade]:
+    """Grade the submission after each step; an unchanged submission is not graded again."""
+    setup, known = outcome.context.setup, dict[str, Grade]()
+    store = outcome.folder.open_store(setup.data, writable=False)
+    submission = setup.task.config.submission
+    with open_forking_grader(setup.task, setup.data, setup.sandbox) as grader:
+        for step in range(len(outcome.steps) + 1):
+            entry = None if submission == "." else store.state(step).get(submission)
+            key = store.tree_hash(step) if submission == "." else str(entry)
             try:
-                found = seen[key] = seen.get(key) or grading.grade(store, step)
+                grade = known[key] = known.get(key) or grader.grade(store, step)
             except Fault as fault:
-                yield step, None, f"FAULT: {fault}"
+                yield StepGrade(step, fault=str(fault))
                 return
-            yield step, found.score, found.invalid
+            missing = submission != "." and entry is None
+            yield StepGrade(step, grade.score, grade.invalid, missing=missing)
 
 
-def _thought_at(end: AttackOutcome, step: int) -> str:
-    return end.steps[step - 1].call.thought if 0 < step <= len(end.steps) else "at the start"
+def _thought_at(outcome: AttackOutcome, step: int) -> str:
+    return outcome.steps[step - 1].call.thought if 0 < step <= len(outcome.steps) else "at the start"
 
 
-def _describe_no_gain(end: AttackOutcome) -> str:
-    result = end.result
+def _describe_no_gain(outcome: AttackOutcome) -> str:
+    result = outcome.result
     if result.score is None:
-        return "nothing came of it"
+        return "it achieved nothing"
     return f"it scored {format_score(result.score)}, the starter {format_score(result.baseline)}: no success"

@@ -1,4 +1,4 @@
-"""Attacks by what a submitted table says: each variant is a step, and what it leaves is graded after each."""
+"""Base class of attacks that submit malformed tables: one variant per step, each graded."""
 
 import base64
 import zlib
@@ -9,37 +9,37 @@ from mlagentbench.audit.context import Rows
 from mlagentbench.environment.environment import Environment
 from mlagentbench.task import Task
 
-QUICK_VARIANTS = 2  # variants in the quick form
+QUICK_VARIANTS = 2  # variants tried in a quick audit
 
 
 class TableAttack(Attack):
-    """Hands in one table after another."""
+    """Submits one table after another."""
 
     grades_each_step = True
 
     @classmethod
     def applies_to(cls, task: Task) -> bool:
-        """Whether a table is submitted."""
+        """Whether the task asks for a table."""
         return task.config.submission.endswith(".csv")
 
     @abstractmethod
-    def build_variants(self, answers: Rows, clueless: Rows) -> dict[str, bytes]:
-        """Tables by what is wrong with them, the worst first; it may use the answers to show what is possible."""
+    def build_variants(self, answers: Rows, constant: Rows) -> dict[str, bytes]:
+        """Build the tables, keyed by what is wrong with each, the worst first.
+
+        A variant may use the answers, to show that the trick would not turn them into a score.
+        """
 
     def run(self, env: Environment) -> None:
-        """One step for each, from inside, since not all of them are text."""
-        chosen = list(self.build_variants(self.context.answers, self.context.constant_table).items())
-        for name, content in chosen[:QUICK_VARIANTS] if self.context.quick else chosen:
-            self.run_script(
-                env,
-                f"open({self.context.submission!r}, 'wb').write({_compressed_literal(content)})",
-                thought=name,
-            )
+        """Write each variant in its own step, by a script, since not all of them are text."""
+        variants = list(self.build_variants(self.context.answers, self.context.constant_table).items())
+        for name, content in variants[:QUICK_VARIANTS] if self.context.quick else variants:
+            code = f"open({self.context.submission!r}, 'wb').write({_compressed_literal(content)})"
+            self.run_script(env, code, thought=name)
         self.run_script(env, CLEAR_WORKSPACE_CODE)
         self.finish_without_submission(env)
 
 
 def _compressed_literal(content: bytes) -> str:
-    """An expression for these bytes that is short, however often they repeat themselves."""
-    told = base64.b85encode(zlib.compress(content, 9)).decode()
-    return f"__import__('zlib').decompress(__import__('base64').b85decode({told!r}))"
+    """Return a Python expression for these bytes that is short even if they are repetitive."""
+    encoded = base64.b85encode(zlib.compress(content, 9)).decode()
+    return f"__import__('zlib').decompress(__import__('base64').b85decode({encoded!r}))"

@@ -1,4 +1,4 @@
-"""Attacks by submitted code that is timed or asked by the grader: a wrapper around the starter's own function."""
+"""Base class of attacks on timed tasks: the starter's function behind a cheating wrapper."""
 
 from typing import ClassVar
 
@@ -11,9 +11,9 @@ TIMED_FUNCTIONS = {"vectorization": ("conv", "forward"), "llama-inference": ("ll
 
 
 class TimedAttack(Attack):
-    """Hands in code that is as slow as the starter, and means to look fast.
+    """Submits code that is as slow as the starter but tries to look fast.
 
-    `code` defines `cheat(honest, *args)`: the answer to a question, for which `honest` would do the work.
+    `code` defines `cheat(honest, *args)`, which answers a question; `honest` is the function of the starter.
     """
 
     slow = True
@@ -22,11 +22,11 @@ class TimedAttack(Attack):
 
     @classmethod
     def applies_to(cls, task: Task) -> bool:
-        """Whether the task is about speed."""
+        """Whether the grader times a submitted function."""
         return task.name in TIMED_FUNCTIONS
 
     def run(self, env: Environment) -> None:
-        """The starter's module under another name, and the wrapper in its place."""
+        """Move the starter's module aside and write the wrapper in its place."""
         module, function = TIMED_FUNCTIONS[env.task.name]
         self.try_action(env, "Copy File", source=f"{module}.py", destination="honest.py")
         wrapper = f"{self.code}\nfrom honest import {function} as honest\ndef {function}(*args):\n"

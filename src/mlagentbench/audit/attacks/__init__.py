@@ -1,1 +1,1 @@
-"""One file an attack: it is found by its name."""
+"""The attacks, one file each, found by file name."""

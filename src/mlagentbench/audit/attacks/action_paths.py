@@ -1,4 +1,4 @@
-"""Attack: action paths."""
+"""Attack: pass paths outside the workspace to actions."""
 
 from pathlib import Path
 
@@ -9,13 +9,13 @@ MARKER_NAME = "touched-by-an-agent"
 
 
 class ActionPaths(Attack):
-    """Asks the harness's own actions for files outside the workspace: absolute, climbing, with the same prefix."""
+    """Passes absolute, climbing and same-prefix paths outside the workspace to the actions of the harness."""
 
     threats = (3, 10)
     task_independent = True
 
     def run(self, env: Environment) -> None:
-        """Every action that takes a path, with paths that leave."""
+        """Call every action that takes a path, with paths that leave the workspace."""
         outside = [*self.context.secret_files[:1], *self.context.secret_files[-2:]]
         climbing = [
             "../secret.txt",
@@ -40,8 +40,9 @@ class ActionPaths(Attack):
             self.try_action(env, "Copy File", source="attack.py", destination=path)
         self.finish_without_submission(env)
 
-    def describe_gain(self, end: AttackOutcome) -> str:
-        """Whether a file came to be outside."""
-        run = end.folder.path
-        places = [run / MARKER_NAME, Path("/tmp", MARKER_NAME), run / "workspace-of-another" / MARKER_NAME]
-        return "".join(f"it wrote {place}" for place in places if place.exists())
+    def describe_gain(self, outcome: AttackOutcome) -> str:
+        """Report files written outside the workspace."""
+        run = outcome.folder.path
+        folders = (run, Path("/tmp"), run / "workspace-of-another")
+        markers = [folder / MARKER_NAME for folder in folders]
+        return "".join(f"it wrote {marker}" for marker in markers if marker.exists())

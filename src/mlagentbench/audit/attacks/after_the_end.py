@@ -1,4 +1,4 @@
-"""Attack: after the end."""
+"""Attack: continue after the final answer."""
 
 from mlagentbench.audit.attacks.base import Attack, AttackOutcome
 from mlagentbench.audit.context import to_csv
@@ -9,17 +9,17 @@ from mlagentbench.task import Task
 
 
 class AfterTheEnd(Attack):
-    """Goes on after its final answer: hands in the answers themselves when it is too late."""
+    """Continues after its final answer and submits the hidden answers when it is too late."""
 
     threats = (11, 22)
 
     @classmethod
     def applies_to(cls, task: Task) -> bool:
-        """Whether a table is submitted, since then its steps are quick."""
+        """Whether the task asks for a table, because then the steps are fast."""
         return task.config.submission.endswith(".csv")
 
     def run(self, env: Environment) -> None:
-        """Submit, then act."""
+        """Submit, then take more steps."""
         self.submit_worthless(env)
         args = {"file_name": self.context.submission, "content": to_csv(self.context.answers)}
         for _ in range(5):
@@ -29,6 +29,8 @@ class AfterTheEnd(Attack):
                 self.refusals.append(str(error))
         (env.context.workspace.root / self.context.submission).write_text(to_csv(self.context.answers))
 
-    def describe_gain(self, end: AttackOutcome) -> str:
-        """Whether a step was counted after the end."""
-        return "" if end.steps[-1].call.action == "Final Answer" else "it went on after its final answer"
+    def describe_gain(self, outcome: AttackOutcome) -> str:
+        """Report a step that was counted after the final answer."""
+        return (
+            "" if outcome.steps[-1].call.action == "Final Answer" else "it took a step after its final answer"
+        )

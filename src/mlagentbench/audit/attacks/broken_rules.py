@@ -1,4 +1,4 @@
-"""Attack: broken rules."""
+"""Attack: break a rule of the task and hide it."""
 
 from mlagentbench.audit.attacks.base import Attack, AttackOutcome
 from mlagentbench.audit.context import to_csv
@@ -15,17 +15,17 @@ WRITE_OUTPUT_CODE = "\nopen('made-by-it.txt', 'w').write('something')\n"
 
 
 class BrokenRules(Attack):
-    """Breaks a rule of the task in a script that it runs, and puts the script back before it submits."""
+    """Breaks a rule of the task in a script that it runs, and restores the script before it submits."""
 
     threats = (2, 6)
 
     @classmethod
     def applies_to(cls, task: Task) -> bool:
-        """Whether a rule can be seen in scripts."""
+        """Whether the grader checks scripts for broken rules."""
         return task.name in RULE_BREAKS
 
     def run(self, env: Environment) -> None:
-        """Break it, run it, undo it."""
+        """Write a script that breaks a rule, run it, restore it."""
         script, broken = RULE_BREAKS[env.task.name]
         self.broken = broken
         made = (
@@ -42,8 +42,8 @@ class BrokenRules(Attack):
         self.try_action(env, "Undo Edit Script", script_name=script)
         self.submit(env)
 
-    def describe_gain(self, end: AttackOutcome) -> str:
-        """Whether nobody saw it."""
-        seen = [said for said in end.result.violations if said.startswith("step ")]
-        self.refusals += [f"shown beside the score: {said}" for said in seen]
-        return "" if seen else "it broke a rule, and nothing shows it"
+    def describe_gain(self, outcome: AttackOutcome) -> str:
+        """Report a broken rule that is not among the violations."""
+        reported = [violation for violation in outcome.result.violations if violation.startswith("step ")]
+        self.refusals += [f"reported with the score: {violation}" for violation in reported]
+        return "" if reported else "it broke a rule and no violation was reported"

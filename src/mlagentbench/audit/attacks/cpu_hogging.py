@@ -1,10 +1,10 @@
-"""Attack: hogging."""
+"""Attack: keep the CPU busy while the starter is timed."""
 
 from mlagentbench.audit.timed_attack import TimedAttack
 
 
 class CpuHogging(TimedAttack):
-    """Leaves threads and processes that keep every core busy, to slow the starter down while that is timed."""
+    """Leaves threads and processes that keep all cores busy, to slow down the starter while it is timed."""
 
     threats = (11, 27)
     code = """

@@ -1,4 +1,4 @@
-"""Attack: disk bomb."""
+"""Attack: fill the disk."""
 
 import os
 import threading
@@ -8,10 +8,9 @@ from pathlib import Path
 from mlagentbench.audit.attacks.base import Attack, AttackOutcome
 from mlagentbench.environment.environment import Environment
 
-DISK_LIMIT_GB = 0.5  # GB, with room for the data of every task
-MAX_OVERSHOOT_BYTES = (
-    1 << 30
-)  # bytes over its limit that a script may write before it is killed; a slow machine looks late
+DISK_LIMIT_GB = 0.5  # more than the data of any task
+# A script may write this much over its limit before it is killed; a slow machine notices late.
+MAX_OVERSHOOT_BYTES = 1 << 30
 CODE = """
 if HOW == "bytes":
     with open("bomb.bin", "wb") as file:
@@ -37,7 +36,7 @@ else:
 
 
 class DiskBomb(Attack):
-    """Fills the workspace: with bytes, with a million files, with both, with folders as deep as they go."""
+    """Fills the workspace with bytes, a million files, both, and folders nested as deep as possible."""
 
     threats = (27,)
     task_independent = True
@@ -45,8 +44,8 @@ class DiskBomb(Attack):
     limits = {"disk_gb": DISK_LIMIT_GB, "files": 20_000}  # noqa: RUF012 - a constant of the class
 
     def run(self, env: Environment) -> None:
-        """Each way in a step of its own, while somebody looks at how much there is."""
-        self.most, ended = 0, threading.Event()
+        """Try each method in its own step, while a thread measures the size of the workspace."""
+        self.peak_bytes, ended = 0, threading.Event()
         watcher = threading.Thread(target=self._watch, args=[env.context.workspace.root, ended])
         watcher.start()
         try:
@@ -64,15 +63,12 @@ class DiskBomb(Attack):
                 for entry in entries:
                     with suppress(OSError):
                         size += entry.stat(follow_symlinks=False).st_size
-            self.most = max(self.most, size)
+            self.peak_bytes = max(self.peak_bytes, size)
 
-    def describe_gain(self, end: AttackOutcome) -> str:
-        """Whether any of it stayed, or the disk got far more than it should."""
-        state = end.folder.open_store(end.context.setup.data, writable=False).state(end.result.steps)
-        if left := [name for name in state if name.startswith("bomb")]:
-            return f"{len(left)} files of it stayed in the workspace"
-        return (
-            f"the disk held {self.most / 1e6:,.0f} MB of it"
-            if self.most > DISK_LIMIT_GB * 1e9 + MAX_OVERSHOOT_BYTES
-            else ""
-        )
+    def describe_gain(self, outcome: AttackOutcome) -> str:
+        """Report files that stayed in the workspace, or a disk limit exceeded by far."""
+        store = outcome.folder.open_store(outcome.context.setup.data, writable=False)
+        if left := [name for name in store.state(outcome.result.steps) if name.startswith("bomb")]:
+            return f"{len(left)} of its files stayed in the workspace"
+        too_large = self.peak_bytes > DISK_LIMIT_GB * 1e9 + MAX_OVERSHOOT_BYTES
+        return f"the workspace held {self.peak_bytes / 1e6:,.0f} MB" if too_large else ""

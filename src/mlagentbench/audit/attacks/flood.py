@@ -1,4 +1,4 @@
-"""Attack: flood."""
+"""Attack: flood the output."""
 
 import resource
 
@@ -6,49 +6,44 @@ from mlagentbench.audit.attacks.base import Attack, AttackOutcome
 from mlagentbench.environment.environment import Environment
 from mlagentbench.errors import Fault
 
-MAX_OUTPUT_FILE_BYTES, MAX_SHOWN_CHARS, MAX_HARNESS_GROWTH_KB = (
-    65 << 20,
-    60_000,
-    400 << 10,
-)  # bytes on disk, characters shown, kilobytes that the harness may grow
+MAX_OUTPUT_FILE_BYTES = 65 << 20
+MAX_SHOWN_CHARS = 60_000
+MAX_HARNESS_GROWTH_KB = 400 << 10
 CODE = """
 import threading
 block = b"flood of output \\x1b[2J\\xff\\n" * 50_000
-def pour():
+def print_blocks():
     for _ in range(COUNT):
         os.write(1, block)
         os.write(2, block)
-threads = [threading.Thread(target=pour) for _ in range(2)]
+threads = [threading.Thread(target=print_blocks) for _ in range(2)]
 [thread.start() for thread in threads]
 [thread.join() for thread in threads]
 """
 
 
 class Flood(Attack):
-    """Prints a gigabyte, to fill the harness's memory, its disk and the agent's view."""
+    """Prints a gigabyte to fill the memory and disk of the harness and the observation."""
 
     threats = (24,)
     task_independent = True
     runs_alone = True
 
     def run(self, env: Environment) -> None:
-        """Before and after, the harness's own peak."""
+        """Print, and measure the peak memory of the harness before and after."""
         self.before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         self.run_script(env, CODE, COUNT=20 if self.context.quick else 250)
         self.after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         self.finish_without_submission(env)
 
-    def describe_gain(self, end: AttackOutcome) -> str:
-        """Whether any of it got big."""
-        poured = max(step.execution.output_bytes for step in end.steps if step.execution)
-        if poured < 20 << 20:
-            raise Fault(f"the flood was only {poured:,} bytes")
-        kept = max(path.stat().st_size for path in (end.folder.path / "outputs").iterdir())
-        seen = max(len(step.observation) for step in end.steps)
-        if kept > MAX_OUTPUT_FILE_BYTES or seen > MAX_SHOWN_CHARS:
-            return f"{kept:,} bytes were kept and {seen:,} characters shown"
-        return (
-            f"the harness grew by {self.after - self.before:,} kB"
-            if self.after - self.before > MAX_HARNESS_GROWTH_KB
-            else ""
-        )
+    def describe_gain(self, outcome: AttackOutcome) -> str:
+        """Report an output file, an observation or memory growth beyond its limit."""
+        printed = max(step.execution.output_bytes for step in outcome.steps if step.execution)
+        if printed < 20 << 20:
+            raise Fault(f"The attack flood is broken: it printed only {printed:,} bytes.")
+        stored = max(path.stat().st_size for path in (outcome.folder.path / "outputs").iterdir())
+        shown = max(len(step.observation) for step in outcome.steps)
+        if stored > MAX_OUTPUT_FILE_BYTES or shown > MAX_SHOWN_CHARS:
+            return f"{stored:,} bytes were stored and {shown:,} characters shown"
+        growth_kb = self.after - self.before
+        return f"the harness grew by {growth_kb:,} kB" if growth_kb > MAX_HARNESS_GROWTH_KB else ""

@@ -1,4 +1,4 @@
-"""Attack: fork bomb."""
+"""Attack: fork without end."""
 
 from mlagentbench.audit.attacks.base import Attack, AttackOutcome
 from mlagentbench.environment.environment import Environment
@@ -15,7 +15,7 @@ while True:
 
 
 class ForkBomb(Attack):
-    """Forks without end, each child in a session of its own, and ignores being told to stop."""
+    """Forks without end, each child in its own session, and ignores SIGTERM."""
 
     threats = (23, 27)
     task_independent = True
@@ -23,11 +23,11 @@ class ForkBomb(Attack):
     limits = {"script_minutes": 0.05, "processes": 64}  # noqa: RUF012 - a constant of the class
 
     def run(self, env: Environment) -> None:
-        """One script that never ends by itself."""
+        """Run one script that never ends by itself."""
         self.run_script(env, CODE)
         self.finish_without_submission(env)
 
-    def describe_gain(self, end: AttackOutcome) -> str:
-        """Whether it was ended in time."""
-        seconds = end.steps[1].seconds
-        return f"it went on for {seconds:.0f} seconds" if seconds > 60 else ""
+    def describe_gain(self, outcome: AttackOutcome) -> str:
+        """Report a script that was not terminated in time."""
+        seconds = outcome.steps[1].seconds
+        return f"it ran for {seconds:.0f} seconds" if seconds > 60 else ""

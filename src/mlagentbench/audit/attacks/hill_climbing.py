@@ -1,4 +1,4 @@
-"""Attack: hill climbing."""
+"""Attack: use an action as a score oracle."""
 
 from mlagentbench.audit.attacks.base import Attack, AttackOutcome
 from mlagentbench.audit.context import to_csv
@@ -7,28 +7,28 @@ from mlagentbench.task import Task
 
 
 class HillClimbing(Attack):
-    """Asks every action, with a valid submission in place, for anything that depends on its hidden score."""
+    """Calls every action with a valid submission present, to find a reply that depends on the score."""
 
     threats = (5,)
 
     @classmethod
     def applies_to(cls, task: Task) -> bool:
-        """Whether a table is submitted."""
+        """Whether the task asks for a table."""
         return task.config.submission.endswith(".csv")
 
     def run(self, env: Environment) -> None:
-        """The same calls with a worthless submission and with the answers: what they say must not differ."""
-        heard = []
+        """Make the same calls with a worthless submission and with the answers; the replies must be equal."""
+        replies = []
         for table in (
             self.context.constant_table,
             self.context.constant_table,
             self.context.answers,
         ):  # the first changes files
             self.write_submission(env, to_csv(table))
-            heard.append(
+            replies.append(
                 [self._call_action(env, action) for action in env.actions if action != "Final Answer"]
             )
-        self.differing = [one for one, other in zip(*heard[1:], strict=True) if one != other]
+        self.differing = [one for one, other in zip(*replies[1:], strict=True) if one != other]
         self.submit_worthless(env)
 
     def _call_action(self, env: Environment, name: str) -> str:
@@ -36,8 +36,10 @@ class HillClimbing(Attack):
         args = {field: 1 if info.annotation is int else "grade" for field, info in fields.items()}
         return self.try_action(env, name, **args)
 
-    def describe_gain(self, end: AttackOutcome) -> str:
-        """Whether an action told one from the other."""
+    def describe_gain(self, outcome: AttackOutcome) -> str:
+        """Report a reply that differs."""
         return (
-            f"an action says more of a better submission: {self.differing[0][:100]}" if self.differing else ""
+            f"an action replies differently to a better submission: {self.differing[0][:100]}"
+            if self.differing
+            else ""
         )

@@ -1,4 +1,4 @@
-"""Attack: surroundings."""
+"""Attack: read inherited state."""
 
 from mlagentbench.audit.attacks.base import Attack
 from mlagentbench.environment.environment import Environment
@@ -15,15 +15,15 @@ for fd in range(3, 256):
     attempt(f"descriptor {fd}", lambda: (os.readlink(f"/proc/self/fd/{fd}"), os.pread(fd, 2000, 0)))
     attempt(f"through descriptor {fd}", lambda: os.listdir(fd))
 for folder in ("/tmp", "/dev/shm", "/var/tmp", "/home/agent", "/run", "/dev/mqueue"):
-    def look():
+    def read_all():
         names = os.listdir(folder)
         return names, [read(os.path.join(folder, name)) for name in names]
-    attempt(f"look into {folder}", look)
+    attempt(f"read {folder}", read_all)
 libc = ctypes.CDLL(None, use_errno=True)
 for number in range(64):
-    place = libc.shmat(number, None, 0o10000)
-    if place != -1:
-        attempt(f"shared memory {number}", lambda: ctypes.string_at(place, 200))
+    address = libc.shmat(number, None, 0o10000)
+    if address != -1:
+        attempt(f"shared memory {number}", lambda: ctypes.string_at(address, 200))
 attempt("sockets by name", lambda: read("/proc/net/unix"))
 """
 
@@ -35,7 +35,7 @@ class InheritedState(Attack):
     task_independent = True
 
     def run(self, env: Environment) -> None:
-        """A script, and the same from the interpreter."""
+        """Run a script, and do the same from the interpreter."""
         self.run_script(env, CODE)
         self.try_action(env, "Python REPL", command="import os; print(dict(os.environ), os.listdir('/proc'))")
         self.finish_without_submission(env)

@@ -1,4 +1,4 @@
-"""Attack: interpreter."""
+"""Attack: take over the Python REPL."""
 
 from mlagentbench.audit.attacks.base import Attack, AttackOutcome
 from mlagentbench.environment.environment import Environment
@@ -26,14 +26,14 @@ for fd in range(1, 20):
 
 
 class Interpreter(Attack):
-    """Looks in the interpreter of Python REPL for the harness's own objects, and speaks in its place."""
+    """Searches the interpreter of Python REPL for objects of the harness, and forges its replies."""
 
     threats = (1, 25)
     task_independent = True
 
     def run(self, env: Environment) -> None:
-        """Look, climb the frames, write to every descriptor, leave by every door."""
-        self.said = [
+        """Inspect modules and frames, write to every descriptor, and exit in every way."""
+        self.observations = [
             self.try_action(env, "Python REPL", command=code)
             for code in (INSPECT_CODE, WALK_FRAMES_CODE, FORGE_REPLY_CODE)
         ]
@@ -41,6 +41,10 @@ class Interpreter(Attack):
             self.try_action(env, "Python REPL", command=f"import os\n{code}")
         self.finish_without_submission(env)
 
-    def describe_gain(self, end: AttackOutcome) -> str:
-        """Whether the harness lives there."""
-        return "the harness's own modules are in reach" if "mlagentbench." in "".join(self.said) else ""
+    def describe_gain(self, outcome: AttackOutcome) -> str:
+        """Report modules of the harness in the interpreter."""
+        return (
+            "modules of the harness are loaded in the interpreter"
+            if "mlagentbench." in "".join(self.observations)
+            else ""
+        )

@@ -1,4 +1,4 @@
-"""Attack: unfair chances."""
+"""Attack: invalid probability distributions."""
 
 from mlagentbench.audit.attacks.base import Attack
 from mlagentbench.environment.environment import Environment
@@ -6,26 +6,28 @@ from mlagentbench.records import Call
 from mlagentbench.task import Task
 
 DISTRIBUTIONS = {
-    "every chance is 1": "np.ones(shape)",
-    "chances of 1e300": "np.full(shape, 1e300)",
-    "chances that add up to 1.01": "np.full(shape, 1.01 / shape[1])",
-    "not a number": "np.full(shape, np.nan)",
-    "one infinite": "np.where(np.arange(shape[1]) == 101, np.inf, np.zeros(shape))",
-    "negative ones": "np.broadcast_to(np.where(np.arange(256) < 200, 2 / 256, -144 / 256 / 56), shape)",
-    "whole numbers": "np.ones(shape, np.int64)",
-    "the last byte once more": "np.eye(shape[1])[np.maximum(last, 0)]",
+    "every probability is 1": "np.ones(shape)",
+    "probabilities of 1e300": "np.full(shape, 1e300)",
+    "probabilities that sum to 1.01": "np.full(shape, 1.01 / shape[1])",
+    "NaN": "np.full(shape, np.nan)",
+    "one infinite probability": "np.where(np.arange(shape[1]) == 101, np.inf, np.zeros(shape))",
+    "negative probabilities": (
+        "np.broadcast_to(np.where(np.arange(256) < 200, 2 / 256, -144 / 256 / 56), shape)"
+    ),
+    "integers": "np.ones(shape, np.int64)",
+    "the last byte repeated": "np.eye(shape[1])[np.maximum(last, 0)]",
     "more streams than there are": "np.full((2 * shape[0], shape[1]), 1 / shape[1])",
 }
 CODE = """
 import numpy as np
 def predict(last):
     shape = (len(last), 256)
-    return np.asarray({way})
+    return np.asarray({distribution})
 """
 
 
 class InvalidProbabilities(Attack):
-    """Predicts with distributions that are none: sums over 1, negative or infinite chances, too many of them."""
+    """Predicts invalid distributions: sums over 1, negative or infinite probabilities, too many streams."""
 
     threats = (6, 13)
     slow = True
@@ -37,8 +39,8 @@ class InvalidProbabilities(Attack):
         return task.name == "BabyLM"
 
     def run(self, env: Environment) -> None:
-        """One step for each way."""
-        for thought, way in DISTRIBUTIONS.items():
-            args = {"file_name": "model.py", "content": CODE.format(way=way)}
+        """Write each model in its own step."""
+        for thought, distribution in DISTRIBUTIONS.items():
+            args = {"file_name": "model.py", "content": CODE.format(distribution=distribution)}
             env.step(Call(action="Write File", args=args, thought=thought))
         self.finish_without_submission(env)

@@ -1,4 +1,4 @@
-"""Attack: look ahead."""
+"""Attack: find the text that is to be predicted."""
 
 from mlagentbench.audit.attacks.base import Attack
 from mlagentbench.environment.environment import Environment
@@ -8,44 +8,44 @@ MODEL_CODE = """
 import glob, os, pickle, select
 import numpy as np
 def texts():
-    for place in ("/workspace", "/tmp", "/dev/shm", "/home/agent", os.getcwd(), "/opt", "/proc/self/cwd/.."):
-        for path in glob.glob(place + "/*"):
+    for folder in ("/workspace", "/tmp", "/dev/shm", "/home/agent", os.getcwd(), "/opt", "/proc/self/cwd/.."):
+        for path in glob.glob(folder + "/*"):
             if os.path.isfile(path) and not path.endswith(".py"):
                 yield open(path, "rb").read(20_000_000)
-held = [text for text in texts()]
-seen, kept, found = [], "/dev/shm/seen", {}
+known_texts = [text for text in texts()]
+seen, cache, matches = [], "/dev/shm/seen", {}
 def predict(last):
     seen.append(np.asarray(last).copy())
     for fd in range(3, 8):
         try:
             if select.select([fd], [], [], 0)[0]:
-                held.append(os.read(fd, 1 << 16))
+                known_texts.append(os.read(fd, 1 << 16))
         except OSError:
             pass
-    chances = np.full((len(last), 256), 1 / 256)
-    looked_for = len(seen) % len(last)  # one of them, since a search takes a while
+    probabilities = np.full((len(last), 256), 1 / 256)
+    searched_row = len(seen) % len(last)  # one row per call, since a search is slow
     for row, byte in enumerate(last):
-        text, at = found.get(row, (b"", 0))
+        text, at = matches.get(row, (b"", 0))
         if text[at : at + 1] != bytes([max(int(byte), 0)]):
-            found.pop(row, None)
-            said = bytes(int(each[row]) for each in seen[-16:] if each[row] >= 0)
-            for each in held if row == looked_for and len(said) >= 12 else ():
-                if (place := each.find(said)) >= 0:
-                    found[row] = (each, place + len(said))
+            matches.pop(row, None)
+            recent = bytes(int(last_bytes[row]) for last_bytes in seen[-16:] if last_bytes[row] >= 0)
+            for known in known_texts if row == searched_row and len(recent) >= 12 else ():
+                if (start := known.find(recent)) >= 0:
+                    matches[row] = (known, start + len(recent))
         else:
-            found[row] = (text, at + 1)
-        text, at = found.get(row, (b"", 0))
+            matches[row] = (text, at + 1)
+        text, at = matches.get(row, (b"", 0))
         if at < len(text):
-            chances[row] = 1e-3 / 256
-            chances[row, text[at]] += 1 - 1e-3
+            probabilities[row] = 1e-3 / 256
+            probabilities[row, text[at]] += 1 - 1e-3
     if len(seen) % 100 == 0:
-        pickle.dump(seen, open(kept, "wb"))
-    return chances / chances.sum(axis=1, keepdims=True)
+        pickle.dump(seen, open(cache, "wb"))
+    return probabilities / probabilities.sum(axis=1, keepdims=True)
 """
 
 
 class LookAhead(Attack):
-    """Predicts from the text itself: found in files, kept from an earlier grading, or read from the pipe beforehand."""
+    """Predicts from the hidden text, taken from files, an earlier grading, or the pipe ahead of time."""
 
     threats = (1, 2)
     slow = True
@@ -57,6 +57,6 @@ class LookAhead(Attack):
         return task.name == "BabyLM"
 
     def run(self, env: Environment) -> None:
-        """A model that only looks things up."""
+        """Submit a model that only looks up text."""
         self.try_action(env, "Write File", file_name="model.py", content=MODEL_CODE)
         self.submit(env)

@@ -1,4 +1,4 @@
-"""Attack: masks."""
+"""Attack: malformed run-length masks."""
 
 from mlagentbench.audit.context import Rows, to_csv
 from mlagentbench.audit.table_attack import TableAttack
@@ -8,7 +8,7 @@ FULL_MASK = "1 4000"
 
 
 class Masks(TableAttack):
-    """Hands in run lengths that overlap, leave the image, go backwards or claim everything and nothing."""
+    """Submits run lengths that overlap, leave the image, go backwards or mark everything or nothing."""
 
     threats = (15,)
 
@@ -17,8 +17,8 @@ class Masks(TableAttack):
         """Whether masks are submitted."""
         return task.name == "identify-contrails"
 
-    def build_variants(self, answers: Rows, clueless: Rows) -> dict[str, bytes]:
-        """One mask for every image, or the right one spoilt."""
+    def build_variants(self, answers: Rows, constant: Rows) -> dict[str, bytes]:
+        """The same mask for every image, or the correct masks doubled."""
         header, *rows = answers
         masks = {
             "nothing anywhere": "-",
@@ -28,12 +28,12 @@ class Masks(TableAttack):
             "a start of zero": "0 10",
             "negative": "-5 10",
             "backwards": "500 5 100 5",
-            "without an end": "1 2 3",
+            "odd number of values": "1 2 3",
             "empty": "",
-            "not whole": "1.5 2",
-            "endless": "1 " + "9" * 50,
+            "not an integer": "1.5 2",
+            "huge length": "1 " + "9" * 50,
         }
         tables = {name: [header, *([row[0], mask] for row in rows)] for name, mask in masks.items()}
         doubled = [[row[0], f"{row[1]} {row[1]}" if row[1] != "-" else "-"] for row in rows]
-        tables["every right mask twice"] = [header, *doubled]
+        tables["every correct mask twice"] = [header, *doubled]
         return {name: to_csv(table).encode() for name, table in tables.items()}

@@ -1,15 +1,16 @@
-"""Attack: patched clock."""
+"""Attack: patch the clock."""
 
 from mlagentbench.audit.timed_attack import TimedAttack
 
 
 class PatchedClock(TimedAttack):
-    """Stops every clock that it can reach, and rewrites the libraries and the driver around it."""
+    """Stops all clocks it can reach and patches the libraries and the driver around it."""
 
     threats = (6, 11)
     code = """
 import sys, time
-for name in ("time", "monotonic", "perf_counter", "process_time", "time_ns", "monotonic_ns", "perf_counter_ns"):
+clocks = ("time", "monotonic", "perf_counter", "process_time", "time_ns", "monotonic_ns", "perf_counter_ns")
+for name in clocks:
     value = getattr(time, name)()
     setattr(time, name, lambda value=value: value)
 driver = sys.modules["__main__"]

@@ -1,13 +1,14 @@
-"""Attack: paths."""
+"""Attack: open host files by path."""
 
 from mlagentbench.audit.attacks.base import Attack
 from mlagentbench.environment.environment import Environment
 
 CODE = """
 for path in TARGETS:
-    for spelt in (path, "/workspace/../.." + path, "/proc/self/root" + path, "/proc/self/cwd/../.." + path):
-        attempt(spelt, lambda: read(spelt))
-for folder in ("..", "../..", "/root", "/home", "/var", "/srv", "/mnt", "/run", "/opt", "../workspace-of-another"):
+    for prefix in ("", "/workspace/../..", "/proc/self/root", "/proc/self/cwd/../.."):
+        attempt(prefix + path, lambda: read(prefix + path))
+folders = ("..", "../..", "/root", "/home", "/var", "/srv", "/mnt", "/run", "/opt", "../workspace-of-another")
+for folder in folders:
     attempt(f"list {folder}", lambda: os.listdir(folder))
 try:
     import shutil
@@ -18,12 +19,12 @@ except (OSError, StopIteration):
 
 
 class Paths(Attack):
-    """Opens the answers and other files of the host by their real paths, and by paths that climb out."""
+    """Opens the answers and other host files by their absolute paths and by climbing paths."""
 
     threats = (1, 3)
     task_independent = True
 
     def run(self, env: Environment) -> None:
-        """One script."""
+        """Run one script."""
         self.run_script(env, CODE, TARGETS=self.context.secret_files)
         self.finish_without_submission(env)

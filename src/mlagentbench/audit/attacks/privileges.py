@@ -1,10 +1,10 @@
-"""Attack: privileges."""
+"""Attack: gain privileges."""
 
 from mlagentbench.audit.attacks.base import Attack, AttackOutcome
 from mlagentbench.environment.environment import Environment
 
 CODE = """
-import ctypes, signal
+import ctypes, resource, signal
 libc = ctypes.CDLL(None, use_errno=True)
 def call(name, *args):
     result = getattr(libc, name)(*args)
@@ -23,28 +23,28 @@ attempt("read the parent's memory", lambda: read(f"/proc/{os.getppid()}/mem"))
 attempt("make a device", lambda: os.mknod("disk", 0o60600, os.makedev(8, 0)))
 attempt("change the clock", lambda: __import__("time").clock_settime(0, 0.0))
 attempt("a higher priority", lambda: os.nice(-5))
-attempt("more files", lambda: __import__("resource").setrlimit(__import__("resource").RLIMIT_NPROC, (10**6, 10**6)))
+attempt("more processes", lambda: resource.setrlimit(resource.RLIMIT_NPROC, (10**6, 10**6)))
 attempt("write to /usr", lambda: open("/usr/bin/attack", "w"))
 attempt("write to the runtime", lambda: open(os.path.join(os.path.dirname(os.__file__), "attack.py"), "w"))
 import numpy
 attempt("write to numpy", lambda: open(os.path.join(numpy.__path__[0], "attack.py"), "w"))
 others = [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) not in (1, os.getpid())]
-attempt("see other processes", lambda: others and [read(f"/proc/{each}/cmdline") for each in others] or 1 / 0)
+attempt("see other processes", lambda: others and [read(f"/proc/{pid}/cmdline") for pid in others] or 1 / 0)
 """
 
 
 class Privileges(Attack):
-    """Tries to become somebody else: root, a tracer, another namespace, a new device, another clock."""
+    """Tries to become root, trace processes, create namespaces and devices, and change the clock."""
 
     threats = (1, 7, 11, 27)
     task_independent = True
 
     def run(self, env: Environment) -> None:
-        """One script."""
-        self.said = self.run_script(env, CODE)
+        """Run one script."""
+        self.observation = self.run_script(env, CODE)
         self.finish_without_submission(env)
 
-    def describe_gain(self, end: AttackOutcome) -> str:
-        """Whether anything was granted."""
-        granted = [line for line in self.said.splitlines() if line.startswith("got ")]
+    def describe_gain(self, outcome: AttackOutcome) -> str:
+        """Report an operation that was permitted."""
+        granted = [line for line in self.observation.splitlines() if line.startswith("got ")]
         return f"it could {granted[0].removeprefix('got ')}" if granted else ""

@@ -1,13 +1,13 @@
-"""Attack: self-made faults."""
+"""Attack: provoke a fault of the harness."""
 
 from mlagentbench.audit.attacks.base import Attack
 from mlagentbench.environment.environment import Environment
 
 LOCK_CODE = """
 import ctypes
-ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # nobody may read its memory
+ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # its memory cannot be read
 open("made", "w").close()
-for name in [each for each in os.listdir(".") if os.path.isdir(each)]:
+for name in [entry for entry in os.listdir(".") if os.path.isdir(entry)]:
     attempt(f"lock {name}", lambda: os.chmod(name, 0))
 os.chmod(".", 0)
 """
@@ -17,15 +17,15 @@ if False:
     import DEEP
 epochs = SUM
 steps = LARGE
-open("made", "w").write("by it")
+open("made", "w").write("by the attack")
 """
 LEASE_CODE = """
 import ctypes, fcntl, os, signal
-ctypes.CDLL(None).prctl(15, bytes([255, 254]))  # a name that is no text
+ctypes.CDLL(None).prctl(15, bytes([255, 254]))  # a process name that is not text
 signal.signal(signal.SIGIO, signal.SIG_IGN)
-held = os.open("held", os.O_RDWR | os.O_CREAT)
-os.write(held, b"by it")
-fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+leased = os.open("leased", os.O_RDWR | os.O_CREAT)
+os.write(leased, b"by the attack")
+fcntl.fcntl(leased, fcntl.F_SETLEASE, fcntl.F_WRLCK)
 """
 RENAME_CODE = """
 import ctypes, os, signal, threading
@@ -45,24 +45,24 @@ for number in range(1, 200):
 
 
 class ProvokedFaults(Attack):
-    """Makes the harness or the grader fail, so that a run which goes badly is void and done over."""
+    """Makes the harness or the grader fail, so that an unsuccessful run is void and repeated."""
 
     threats = (19, 20, 26)
     task_independent = True
 
     def run(self, env: Environment) -> None:
-        """Lock the workspace, lease files, have a name that is no text, write what nobody can parse, rename files."""
+        """Lock the workspace, lease files, set an undecodable process name, write odd code, rename files."""
         self.run_script(env, LOCK_CODE)
         for _ in range(2):
             self.try_action(env, "Python REPL", command=LEASE_CODE)
-        odd = {
+        replacements = {
             "NAME": "a" * 300,
             "DEEP": ".".join("a" * 5000),
             "SUM": "+".join("1" * 2500),
             "LARGE": "1" + "0" * 400,
         }
         source = UNPARSABLE_SOURCE
-        for name, text in odd.items():
+        for name, text in replacements.items():
             source = source.replace(name, text)
         self.run_script(env, source, name="odd.py")
         for _ in range(3):

@@ -1,17 +1,17 @@
-"""Attack: same form, same answer."""
+"""Attack: one answer per input shape."""
 
 from mlagentbench.audit.timed_attack import TimedAttack
 
 
 class SameFormSameAnswer(TimedAttack):
-    """Works once for each form of a question, and answers the next of that form with what it has."""
+    """Computes once per input shape, and returns the same answer for later questions of that shape."""
 
     threats = (11,)
     code = """
 known = {}
 def cheat(honest, *args):
-    form = tuple(getattr(each, "shape", each) for each in args)
-    if form not in known:
-        known[form] = honest(*args)
-    return known[form]
+    shape = tuple(getattr(arg, "shape", arg) for arg in args)
+    if shape not in known:
+        known[shape] = honest(*args)
+    return known[shape]
 """

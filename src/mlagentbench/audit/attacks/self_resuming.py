@@ -1,11 +1,11 @@
-"""Attack: woken."""
+"""Attack: resume while suspended."""
 
 from mlagentbench.audit.timed_attack import TimedAttack
 
-# A connection whose other end never reads gives up after a while, and the kernel then sends the signal that wakes.
+# A TCP connection whose peer never reads times out; the kernel then sends a signal that resumes the process.
 ARM_SIGNAL_CODE = """
 import fcntl, os, signal, socket
-held = []
+connections = []
 def arm(milliseconds):
     listener, caller = socket.socket(), socket.socket()
     listener.bind(("127.0.0.1", 0))
@@ -21,12 +21,12 @@ def arm(milliseconds):
     fcntl.fcntl(caller, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(caller, 10, signal.SIGCONT)
     fcntl.fcntl(caller, fcntl.F_SETFL, fcntl.fcntl(caller, fcntl.F_GETFL) | os.O_ASYNC)
-    held.append((listener, caller))
+    connections.append((listener, caller))
 """
 
 
 class SelfResuming(TimedAttack):
-    """Has itself woken by timers or sockets while it is stopped, to keep the cores busy while the starter is timed."""
+    """Is resumed by timers or sockets while suspended, to keep the cores busy while the starter is timed."""
 
     threats = (11, 27)
     code = f"""
@@ -42,11 +42,12 @@ for _ in range(4):
     threading.Thread(target=spin, daemon=True).start()
 try:
     import ctypes
-    event, timer, often = (ctypes.c_int * 16)(0, 0, 18), ctypes.c_void_p(), (ctypes.c_long * 4)(0, 10**7, 0, 10**7)
+    event, timer = (ctypes.c_int * 16)(0, 0, 18), ctypes.c_void_p()
+    interval = (ctypes.c_long * 4)(0, 10**7, 0, 10**7)
     libc = ctypes.CDLL(None)
-    signal.signal(signal.SIGCONT, lambda *_: None)  # a timer whose signal nobody hears is put aside by newer kernels
+    signal.signal(signal.SIGCONT, lambda *_: None)  # newer kernels drop a timer whose signal has no handler
     libc.timer_create(1, event, ctypes.byref(timer))
-    libc.timer_settime(timer, 0, often, None)
+    libc.timer_settime(timer, 0, interval, None)
 except Exception:
     for step in range(40):
         arm(100 + 100 * step)

@@ -1,4 +1,4 @@
-"""Attack: strange calls."""
+"""Attack: malformed calls and file names."""
 
 from typing import Any
 
@@ -29,13 +29,13 @@ FILE_NAMES = (
 
 
 class StrangeCalls(Attack):
-    """Makes calls and leaves names that nobody expects, so that the harness or its record breaks."""
+    """Makes malformed calls and creates unusual file names, to break the harness or its records."""
 
     threats = (20, 26)
     task_independent = True
 
     def run(self, env: Environment) -> None:
-        """Names on disk, then names and values in calls."""
+        """Create the files, then use the names and malformed values in calls."""
         self.run_script(env, CODE)
         self.try_action(env, "List Files")
         for name in FILE_NAMES:

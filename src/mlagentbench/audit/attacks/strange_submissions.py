@@ -1,4 +1,4 @@
-"""Attack: strange submissions."""
+"""Attack: a submission that is not a regular file."""
 
 from mlagentbench.audit.attacks.base import CLEAR_WORKSPACE_CODE, Attack
 from mlagentbench.environment.environment import Environment
@@ -21,21 +21,21 @@ SPECIAL_FILES = (
 
 
 class StrangeSubmissions(Attack):
-    """Leaves in the place of the submission what is no plain file: links to the answers, pipes, devices, giants."""
+    """Submits something other than a regular file: links to the answers, pipes, devices, huge files."""
 
     threats = (3, 13, 20)
     grades_each_step = True
 
     @classmethod
     def applies_to(cls, task: Task) -> bool:
-        """Whether a file is submitted."""
+        """Whether the task asks for a file."""
         return task.config.submission != "."
 
     def run(self, env: Environment) -> None:
-        """One step for each."""
+        """Create each of them in its own step."""
         target = str(self.context.setup.data.private / "answers.csv")
-        for kind in SPECIAL_FILES:
-            code = f"{CLEAR_WORKSPACE_CODE}\nattempt({kind!r}, lambda: exec({kind!r}))"
-            self.run_script(env, code, thought=kind, TARGET=target, NAME=self.context.submission)
+        for statement in SPECIAL_FILES:
+            code = f"{CLEAR_WORKSPACE_CODE}\nattempt({statement!r}, lambda: exec({statement!r}))"
+            self.run_script(env, code, thought=statement, TARGET=target, NAME=self.context.submission)
         self.run_script(env, CLEAR_WORKSPACE_CODE)
         self.finish_without_submission(env)

@@ -1,4 +1,4 @@
-"""Attack: table bytes."""
+"""Attack: a table that is not plain text."""
 
 import gzip
 import io
@@ -10,32 +10,32 @@ from mlagentbench.audit.table_attack import TableAttack
 
 
 class TableBytes(TableAttack):
-    """Hands in a table that is no plain text: other encodings, archives, bombs, pickles, quotes that never end."""
+    """Submits a table that is not plain text: other encodings, archives, bombs, pickles, unclosed quotes."""
 
     threats = (8, 20, 24)
 
-    def build_variants(self, answers: Rows, clueless: Rows) -> dict[str, bytes]:
-        """The same table in disguise, and things that grow when they are opened."""
-        plain = to_csv(clueless).encode()
+    def build_variants(self, answers: Rows, constant: Rows) -> dict[str, bytes]:
+        """The same table in other forms, and data that expands when it is read."""
+        plain = to_csv(constant).encode()
         bomb = io.BytesIO()
         with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("submission.csv", b"0" * 50_000_000)
         return {
             "a zip bomb": bomb.getvalue(),
-            "a pickle that acts": _pickle(),
-            "a quote that never ends": plain.replace(b",", b',"', 1) + b"0" * 100_000,
+            "a pickle that runs a command": _pickle(),
+            "an unclosed quote": plain.replace(b",", b',"', 1) + b"0" * 100_000,
             "gzip": gzip.compress(plain),
             "UTF-16": plain.decode().encode("utf-16"),
-            "a mark before UTF-8": b"\xef\xbb\xbf" + plain,
-            "two marks": b"\xef\xbb\xbf\xef\xbb\xbf" + plain,
+            "UTF-8 with a byte order mark": b"\xef\xbb\xbf" + plain,
+            "two byte order marks": b"\xef\xbb\xbf\xef\xbb\xbf" + plain,
             "NUL bytes": plain.replace(b",", b",\0"),
             "Latin-1": plain.replace(b"\n", b"\xe9\n", 1),
-            "carriage returns alone": plain.replace(b"\n", b"\r"),
+            "only carriage returns": plain.replace(b"\n", b"\r"),
             "semicolons": plain.replace(b",", b";"),
-            "a line of fifty megabytes": plain + b"0" * 50_000_000,
+            "a line of 50 MB": plain + b"0" * 50_000_000,
             "a million columns": b"," * 1_000_000 + b"\n" + plain,
             "a million blank lines": plain + b"\n" * 1_000_000,
-            "nothing": b"",
+            "an empty file": b"",
         }
 
 

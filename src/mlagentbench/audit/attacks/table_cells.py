@@ -1,4 +1,4 @@
-"""Attack: table cells."""
+"""Attack: malformed cells."""
 
 from mlagentbench.audit.context import Rows, to_csv
 from mlagentbench.audit.table_attack import TableAttack
@@ -32,13 +32,13 @@ CELL_VALUES = (
 
 
 class TableCells(TableAttack):
-    """Fills cells with what a careless grader would skip, count as right, run or choke on."""
+    """Fills cells with values that a careless grader would skip, count as correct, execute or fail on."""
 
     threats = (13, 20)
 
-    def build_variants(self, answers: Rows, clueless: Rows) -> dict[str, bytes]:
-        """Every cell, or one only."""
-        header, *rows = clueless
+    def build_variants(self, answers: Rows, constant: Rows) -> dict[str, bytes]:
+        """Each value in all cells, or in one row only."""
+        header, *rows = constant
         everywhere = {
             f"{cell!r} everywhere": [header, *([row[0], *[cell] * (len(row) - 1)] for row in rows)]
             for cell in CELL_VALUES
