@@ -1,10 +1,10 @@
-"""What the access ledger costs, beside two other ways of keeping one; medians, taken in turns.
+"""Measures the cost of the access log, and of two other methods to record accesses; medians, interleaved.
 
     python benchmarks/access.py [--times N] [--alternatives] [--json]
 
-Three scripts: one that does nothing but open files, one that does nothing but import, and a training script with the
-same imports. Exits with 1 if the last takes over a tenth longer. The alternatives (a tracer: strace; fanotify: as root
-only) watch the same script outside the sandbox, and are held against the bare script there.
+Three scripts: one that only opens files, one that only imports, and a training script with the same
+imports. Exits with 1 if the last one takes over 10 % longer. The alternatives (strace; fanotify, as root
+only) watch the same script outside the sandbox, and are compared with the plain script there.
 """
 
 import argparse
@@ -31,51 +31,51 @@ from mlagentbench.sandbox.output import CommandOutput
 from mlagentbench.sandbox.selection import choose_unprivileged_uid, create_sandbox
 from mlagentbench.task import Task
 
-LIMIT = 0.1
+MAX_RELATIVE_COST = 0.1
 IMPORTS = "import pandas, sklearn.ensemble, scipy.stats, torch\n"
-CALLS = "open,openat,openat2,creat,truncate,execve,execveat,connect,bind,sendto,sendmsg,sendmmsg"
+TRACED_CALLS = "open,openat,openat2,creat,truncate,execve,execveat,connect,bind,sendto,sendmsg,sendmmsg"
 FAN_OPEN, FAN_OPEN_EXEC, FAN_CLOSE_WRITE, FAN_ADD_FILESYSTEM = 0x20, 0x1000, 0x8, 0x101
 OPENS = "for _ in range(10_000): open('/usr/bin/env').close(); open('train.csv').close()\n"
-Way = Callable[[], None]
+Method = Callable[[], None]
 Figures = dict[str, list[float]]
 
 
-def say(line: str) -> None:
+def print_progress(line: str) -> None:
     print(line, file=sys.stderr)
 
 
-def workspace(folder: Path, script: str) -> tuple[Path, int | None]:
-    """A house-price workspace with another script in it."""
+def create_workspace(folder: Path, script: str) -> tuple[Path, int | None]:
+    """Create a house-price workspace with another script."""
     task = Task.load("house-price")
-    place, owner = folder / "workspace", choose_unprivileged_uid("benchmark")
-    shutil.copytree(prepare_data(task, "open", say).public, place)
-    (place / "script.py").write_text(script)
-    if owner:
-        for path in (place, *place.rglob("*")):
-            os.chown(path, owner, owner)
-    return place, owner
+    workspace, uid = folder / "workspace", choose_unprivileged_uid("benchmark")
+    shutil.copytree(prepare_data(task, "open", print_progress).public, workspace)
+    (workspace / "script.py").write_text(script)
+    if uid:
+        for path in (workspace, *workspace.rglob("*")):
+            os.chown(path, uid, uid)
+    return workspace, uid
 
 
-def sandboxed(place: Path, owner: int | None, runtime: Runtime, book: AccessLog | None) -> Way:
-    box = SandboxSpec(place, runtime, Limits(), uid=owner, access_log=book)
+def run_sandboxed(workspace: Path, uid: int | None, runtime: Runtime, access_log: AccessLog | None) -> Method:
+    spec = SandboxSpec(workspace, runtime, Limits(), uid=uid, access_log=access_log)
 
     def run() -> None:
         with CommandOutput() as output:
-            done = create_sandbox("bwrap").run(["python", "script.py"], box, 300, output)
+            done = create_sandbox("bwrap").run(["python", "script.py"], spec, 300, output)
         assert done.exit_code == 0, output.text
-        if book:
-            book.write_step(1)
+        if access_log:
+            access_log.write_step(1)
 
     return run
 
 
-def bare(place: Path, runtime: Runtime, *before: str) -> Way:
+def run_bare(workspace: Path, runtime: Runtime, *before: str) -> Method:
     python = str(runtime.prefix / "bin" / PYTHON_NAME)
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(runtime.packages), "PYTHONDONTWRITEBYTECODE": "1"}
 
     def run() -> None:
         command = [*before, python, "script.py"]
-        subprocess.run(command, cwd=place, env=env, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(command, cwd=workspace, env=env, check=True, stdout=subprocess.DEVNULL)
 
     return run
 
@@ -84,26 +84,26 @@ LISTENER = f"""
 import ctypes, os, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
 fd = libc.fanotify_init(0, os.O_RDONLY | os.O_CLOEXEC)
-for place in sys.argv[1:]:
+for path in sys.argv[1:]:
     mask = ctypes.c_uint64({FAN_OPEN | FAN_OPEN_EXEC | FAN_CLOSE_WRITE})
-    if libc.fanotify_mark(fd, {FAN_ADD_FILESYSTEM}, mask, -100, place.encode()):
+    if libc.fanotify_mark(fd, {FAN_ADD_FILESYSTEM}, mask, -100, path.encode()):
         sys.exit(os.strerror(ctypes.get_errno()))
 print("ready", flush=True)
-found = {{}}
+counts = {{}}
 while data := os.read(fd, 1 << 16):
     while data:
         length, _, _, _, mask, file, pid = struct.unpack_from("=IBBHQii", data)
         data = data[length:]
         path = os.readlink(f"/proc/self/fd/{{file}}")
         os.close(file)
-        found[path, mask] = found.get((path, mask), 0) + 1
+        counts[path, mask] = counts.get((path, mask), 0) + 1
 """
 
 
 @contextmanager
-def fanotify(places: list[Path]) -> Iterator[None]:
-    """A listener to everything that is opened on the file systems of these places."""
-    listener = subprocess.Popen([sys.executable, "-c", LISTENER, *map(str, places)], stdout=subprocess.PIPE)
+def fanotify(paths: list[Path]) -> Iterator[None]:
+    """Record everything that is opened on the file systems of these paths."""
+    listener = subprocess.Popen([sys.executable, "-c", LISTENER, *map(str, paths)], stdout=subprocess.PIPE)
     assert listener.stdout is not None
     assert listener.stdout.readline() == b"ready\n", "fanotify needs root"
     try:
@@ -114,67 +114,59 @@ def fanotify(places: list[Path]) -> Iterator[None]:
         listener.stdout.close()
 
 
-def listened(way: Way, places: list[Path]) -> Way:
+def with_fanotify(method: Method, paths: list[Path]) -> Method:
     def run() -> None:
-        with fanotify(places):
-            way()
+        with fanotify(paths):
+            method()
 
     return run
 
 
-def taken(ways: dict[str, Way], times: int) -> Figures:
-    """Seconds for each way; in turns, so that a busy moment hits all alike."""
-    found: Figures = {name: [] for name in ways}
+def time_methods(methods: dict[str, Method], times: int) -> Figures:
+    """Seconds of each method, interleaved so that a busy moment affects all of them."""
+    seconds: Figures = {name: [] for name in methods}
     for turn in range(times + 1):
-        for name, way in ways.items():
+        for name, method in methods.items():
             started = time.perf_counter()
-            way()
-            if turn:  # the first warms the disk cache
-                found[name].append(time.perf_counter() - started)
-    return found
+            method()
+            if turn:  # the first one warms the disk cache
+                seconds[name].append(time.perf_counter() - started)
+    return seconds
 
 
-def costs(figures: Figures) -> dict[str, float]:
-    """How much more each way takes than the one it is held against."""
-    middle = {name: statistics.median(each) for name, each in figures.items()}
+def relative_costs(figures: Figures) -> dict[str, float]:
+    """How much longer each method takes than the one it is compared with."""
+    medians = {name: statistics.median(seconds) for name, seconds in figures.items()}
     return {
-        name: middle[name] / middle[name.partition(" with ")[0]] - 1 for name in middle if " with " in name
+        name: medians[name] / medians[name.partition(" with ")[0]] - 1 for name in medians if " with " in name
     }
 
 
 def measure(script: str, times: int, alternatives: bool) -> dict[str, Any]:
-    runtime = ensure_runtime("torch", say)
+    runtime = ensure_runtime("torch", print_progress)
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
-        place, owner = workspace(Path(folder), script)
-        book = AccessLog(Path(folder))
-        ways = {
-            "sandbox": sandboxed(place, owner, runtime, None),
-            "sandbox with ledger": sandboxed(place, owner, runtime, book),
+        workspace, uid = create_workspace(Path(folder), script)
+        access_log = AccessLog(Path(folder))
+        methods = {
+            "sandbox": run_sandboxed(workspace, uid, runtime, None),
+            "sandbox with access log": run_sandboxed(workspace, uid, runtime, access_log),
         }
         if alternatives:
-            alone = bare(place, runtime)
-            ways["bare"] = alone
+            plain = run_bare(workspace, runtime)
+            methods["bare"] = plain
             if shutil.which("strace"):
-                tracer = (
-                    "strace",
-                    "-f",
-                    "--seccomp-bpf",
-                    "-qq",
-                    "-e",
-                    f"trace={CALLS}",
-                    "-o",
-                    f"{folder}/strace",
-                )
-                ways["bare with strace"] = bare(place, runtime, *tracer)
+                filters = ("-f", "--seccomp-bpf", "-qq", "-e", f"trace={TRACED_CALLS}")
+                tracer = ("strace", *filters, "-o", f"{folder}/strace")
+                methods["bare with strace"] = run_bare(workspace, runtime, *tracer)
             if os.geteuid() == 0:
-                ways["bare with fanotify"] = listened(
-                    alone, [place, runtime.folder, runtime.prefix, Path("/usr")]
+                methods["bare with fanotify"] = with_fanotify(
+                    plain, [workspace, runtime.folder, runtime.prefix, Path("/usr")]
                 )
-        seconds = taken(ways, times)
-        told = sum(access.count for access in read_access(Path(folder), 1))
-        book.close()
-        create_sandbox("bwrap").release_workspace(SandboxSpec(place, runtime))
-    return {"calls told": told, "seconds": seconds, "cost": costs(seconds)}
+        seconds = time_methods(methods, times)
+        recorded = sum(access.count for access in read_access(Path(folder), 1))
+        access_log.close()
+        create_sandbox("bwrap").release_workspace(SandboxSpec(workspace, runtime))
+    return {"recorded calls": recorded, "seconds": seconds, "cost": relative_costs(seconds)}
 
 
 def main() -> None:
@@ -184,26 +176,25 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=7)
     parser.add_argument("--alternatives", action="store_true")
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
+    args = parser.parse_args()
     starter = (Task.load("house-price").folder / "starter" / "train.py").read_text()
     scripts = {"20,000 opens": OPENS, "imports": IMPORTS, "imports and training": IMPORTS + starter}
-    found = {name: measure(script, given.times, given.alternatives) for name, script in scripts.items()}
-    if given.json:
-        print(json.dumps(found, indent=2))
+    results = {name: measure(script, args.times, args.alternatives) for name, script in scripts.items()}
+    if args.json:
+        print(json.dumps(results, indent=2))
     else:
-        show(found)
-    sys.exit(found["imports and training"]["cost"]["sandbox with ledger"] > LIMIT)
+        print_table(results)
+    sys.exit(results["imports and training"]["cost"]["sandbox with access log"] > MAX_RELATIVE_COST)
 
 
-def show(found: dict[str, Any]) -> None:
-    for script, figures in found.items():
-        print(f"{script}: {figures['calls told']} calls told")
-        for way, each in figures["seconds"].items():
-            cost = figures["cost"].get(way)
+def print_table(results: dict[str, Any]) -> None:
+    for script, figures in results.items():
+        print(f"{script}: {figures['recorded calls']} recorded calls")
+        for method, seconds in figures["seconds"].items():
+            cost = figures["cost"].get(method)
             shown = "" if cost is None else f"{cost:+.1%}"
-            print(
-                f"  {way:<22} {statistics.median(each):6.2f} s ({min(each):.2f} to {max(each):.2f})   {shown}"
-            )
+            spread = f"({min(seconds):.2f} to {max(seconds):.2f})"
+            print(f"  {method:<24} {statistics.median(seconds):6.2f} s {spread}   {shown}")
 
 
 if __name__ == "__main__":

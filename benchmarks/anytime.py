@@ -1,8 +1,8 @@
-"""What it takes to grade every step of many runs of house-price, where every step leaves another submission.
+"""Measures the time to grade every step of many house-price runs in which every step changes the submission.
 
     python benchmarks/anytime.py [--runs 20] [--steps 50] [--json]
 
-Exits with 1 if all of it takes over 20 s, or if a submission is graded more than once.
+Exits with 1 if this takes over 20 s, or if a submission is graded more than once.
 """
 
 import argparse
@@ -24,11 +24,11 @@ from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.run import open_environment, populate_workspace
 from mlagentbench.runner.setup import Setup, prepare_setup
 
-LIMIT = 20.0  # seconds
+MAX_SECONDS = 20.0
 
 
-def fill(setup: Setup, folder: Path, steps: int, seed: int) -> None:
-    """A run that leaves other prices at every step."""
+def create_run(setup: Setup, folder: Path, steps: int, seed: int) -> None:
+    """Create a run that submits different prices at every step."""
     run = RunFolder.create(
         folder, setup.create_run_spec(AgentSpec(agent="benchmark"), seed, Limits(steps=steps))
     )
@@ -50,15 +50,15 @@ def fill(setup: Setup, folder: Path, steps: int, seed: int) -> None:
         env.close()
 
 
-class Counting:
-    """Counts how often a grader is asked."""
+class GraderCounter:
+    """Counts the calls of the grader."""
 
     def __init__(self) -> None:
-        self.asked, ask = 0, ForkingGrader.grade
+        self.calls, original = 0, ForkingGrader.grade
 
         def counted(*args: object) -> object:
-            self.asked += 1
-            return ask(*args)  # type: ignore[arg-type]
+            self.calls += 1
+            return original(*args)  # type: ignore[arg-type]
 
         ForkingGrader.grade = counted  # type: ignore[assignment, method-assign]
 
@@ -68,41 +68,41 @@ def main() -> int:
     options.add_argument("--runs", type=int, default=20)
     options.add_argument("--steps", type=int, default=50)
     options.add_argument("--json", action="store_true")
-    asked = options.parse_args()
+    args = options.parse_args()
     setup = prepare_setup("house-price", "open", "bwrap", print)
-    with tempfile.TemporaryDirectory() as place:
-        for seed in range(asked.runs):
-            fill(setup, Path(place, f"run-{seed}"), asked.steps, seed)
-        runs, counting = read_runs([Path(place)]), Counting()
+    with tempfile.TemporaryDirectory() as folder_name:
+        for seed in range(args.runs):
+            create_run(setup, Path(folder_name, f"run-{seed}"), args.steps, seed)
+        runs, counter = read_runs([Path(folder_name)]), GraderCounter()
         started = time.perf_counter()
         faults = grade_steps(runs, print)
         seconds = time.perf_counter() - started
         grades = [grade for run in runs for grade in read_step_grades(run)]
         distinct = len({grade.key for grade in grades})
         started = time.perf_counter()
-        alone = grade(
+        single_grade = grade(
             setup.task, setup.data, runs[0].folder.open_store(setup.data, writable=False), 1, setup.sandbox
         )
-        each = time.perf_counter() - started
-        assert alone.score == read_step_grades(runs[0])[1].score
-    found = {
-        "runs": asked.runs,
-        "steps": asked.steps,
+        single_seconds = time.perf_counter() - started
+        assert single_grade.score == read_step_grades(runs[0])[1].score
+    figures = {
+        "runs": args.runs,
+        "steps": args.steps,
         "cores": len(os.sched_getaffinity(0)),
         "graded_steps": len(grades),
         "distinct_submissions": distinct,
-        "graded_submissions": counting.asked,
+        "graded_submissions": counter.calls,
         "seconds": round(seconds, 2),
-        "milliseconds_a_submission": round(1000 * seconds / distinct, 2),
-        "milliseconds_alone": round(1000 * each, 1),
-        "good": seconds <= LIMIT and counting.asked == distinct and not faults,
+        "milliseconds_per_submission": round(1000 * seconds / distinct, 2),
+        "milliseconds_single_grading": round(1000 * single_seconds, 1),
+        "good": seconds <= MAX_SECONDS and counter.calls == distinct and not faults,
     }
     print(
-        json.dumps(found, indent=2)
-        if asked.json
-        else "\n".join(f"{k.replace('_', ' ')}: {v}" for k, v in found.items())
+        json.dumps(figures, indent=2)
+        if args.json
+        else "\n".join(f"{k.replace('_', ' ')}: {v}" for k, v in figures.items())
     )
-    return 0 if found["good"] else 1
+    return 0 if figures["good"] else 1
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""What many runs at once cost the harness, and what runs cost that only wait or are done.
+"""Measures what many concurrent runs cost the harness, and what queued and finished runs cost.
 
     python benchmarks/batch.py [--json]
 
-Exits with 1 if a figure is over its limit. Every part is a process of its own, because its memory is asked for.
+Exits with 1 if a figure is over its limit. Every part is its own process, because its memory is measured.
 """
 
 import json
@@ -24,29 +24,29 @@ from mlagentbench.runner.batch.scheduler import Scheduler
 from mlagentbench.runner.folder import RunFolder
 
 TOY = str(Path(__file__).parents[1] / "tests" / "toy")
-RUNS, STEPS, QUEUED = 100, 50, 1000
-LEAST = 300  # steps a second
+RUNS, STEPS, QUEUED_JOBS = 100, 50, 1000
+MIN_STEPS_PER_S = 300
 
 
-def quiet(line: object) -> None:
+def ignore(line: object) -> None:
     pass
 
 
-def memory(what: str) -> float:
-    """MB of this process: VmRSS now, VmHWM at most."""
+def process_memory_mb(field: str) -> float:
+    """Memory of this process: VmRSS now, VmHWM at its peak."""
     lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(what)) / 1024
+    return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
 
 
-def crowd(folder: Path) -> Iterator[Figure]:
-    """Many runs at once, each with a model that answers at once and wants to write a file."""
+def measure_concurrent_runs(folder: Path) -> Iterator[Figure]:
+    """Many concurrent runs, each with a model that replies at once and writes a file."""
     write = 'Action: Write File\nAction Input: {{"file_name": "note.txt", "content": "note {}"}}'
-    said = [write.format(number) for number in range(STEPS)]
+    replies = [write.format(number) for number in range(STEPS)]
     answer = "id,value\\n" + "".join(f"{number},1\\n" for number in range(10))
-    said[0] = (
-        said[0].replace("note.txt", "submission.csv").replace("note 0", answer)
+    replies[0] = (
+        replies[0].replace("note.txt", "submission.csv").replace("note 0", answer)
     )  # so that there is a grade
-    (folder / "script").write_text("\n=====\n".join(said))
+    (folder / "script").write_text("\n=====\n".join(replies))
     model = f"scripted:{folder / 'script'}"
     plan = Plan.model_validate(
         {
@@ -57,45 +57,46 @@ def crowd(folder: Path) -> Iterator[Figure]:
             "limits": {"steps": STEPS},
         }
     )
-    ended = run_batch(folder / "crowd", plan, assign_gpus_to_slots(RUNS, ""), quiet, quiet)
+    outcome = run_batch(folder / "concurrent", plan, assign_gpus_to_slots(RUNS, ""), ignore, ignore)
     assert (
-        all(result.steps == STEPS and result.valid for result in ended.results) and len(ended.results) == RUNS
+        all(result.steps == STEPS and result.valid for result in outcome.results)
+        and len(outcome.results) == RUNS
     )
-    places = [Path(result.folder) for result in ended.results]
-    began = min((place / "run.json").stat().st_mtime for place in places)
-    last = max((place / "trace.jsonl").stat().st_mtime for place in places)
-    rate = RUNS * STEPS / (last - began)
-    what = f"{RUNS} runs at once of {STEPS} steps: {rate:.0f} steps/s, one in"
-    yield Figure(what, 1000 / rate, "ms", 1000 / LEAST)
-    yield Figure("memory of the harness meanwhile", memory("VmHWM"), "MB", 400)
-    whole = max((place / "result.json").stat().st_mtime for place in places) - began
-    yield Figure("the same with grading, for each run", whole / RUNS * 1000, "ms", 3000)
+    folders = [Path(result.folder) for result in outcome.results]
+    started_at = min((folder / "run.json").stat().st_mtime for folder in folders)
+    last = max((folder / "trace.jsonl").stat().st_mtime for folder in folders)
+    rate = RUNS * STEPS / (last - started_at)
+    title = f"{RUNS} concurrent runs of {STEPS} steps: {rate:.0f} steps/s, one in"
+    yield Figure(title, 1000 / rate, "ms", 1000 / MIN_STEPS_PER_S)
+    yield Figure("memory of the harness meanwhile", process_memory_mb("VmHWM"), "MB", 400)
+    total = max((folder / "result.json").stat().st_mtime for folder in folders) - started_at
+    yield Figure("the same with grading, per run", total / RUNS * 1000, "ms", 3000)
 
 
-class Pretending:
-    """A runner that takes no time: it puts a result where one belongs."""
+class InstantRunner:
+    """A runner that takes no time: it only writes a result."""
 
     def __init__(self, out: Path, spec: str, result: str) -> None:
         self.out, self.spec, self.result = out, spec, result
 
     def run(self, job: Job, gpu: str) -> Path:
-        place = self.out / job.name
-        place.mkdir()
-        (place / "run.json").write_text(self.spec)
-        (place / "result.json").write_text(self.result)
-        return place
+        folder = self.out / job.name
+        folder.mkdir()
+        (folder / "run.json").write_text(self.spec)
+        (folder / "result.json").write_text(self.result)
+        return folder
 
     def stop(self) -> None:
         pass
 
 
-def queue(folder: Path) -> Iterator[Figure]:
-    """What a job costs besides its run: planned, queued, handed out, its result read and counted."""
+def measure_queue(folder: Path) -> Iterator[Figure]:
+    """The cost of a job besides its run: planning, queueing, scheduling, reading and counting its result."""
     plan = Plan.model_validate({"tasks": [TOY], "agents": ["nothing"]})
-    done = run_batch(folder / "one", plan, [""], quiet, quiet).results[0]
+    done = run_batch(folder / "one", plan, [""], ignore, ignore).results[0]
     spec = RunFolder(Path(done.folder)).spec.model_dump_json()
-    before, started = memory("VmRSS"), time.perf_counter()
-    plan = plan.replace(repetitions=QUEUED)
+    before, started = process_memory_mb("VmRSS"), time.perf_counter()
+    plan = plan.replace(repetitions=QUEUED_JOBS)
     jobs = plan.expand_jobs()
     out = folder / "many"
     out.mkdir()
@@ -103,66 +104,68 @@ def queue(folder: Path) -> Iterator[Figure]:
     batch = Scheduler(
         BatchFollower(out),
         plan,
-        Pretending(out, spec, done.model_dump_json(exclude={"folder"})),
+        InstantRunner(out, spec, done.model_dump_json(exclude={"folder"})),
         ["", ""],
-        quiet,
-        quiet,
+        ignore,
+        ignore,
     )
     for job in jobs:
         batch.add(job)
     batch.run()
-    assert batch.status.totals.done == QUEUED
-    took = (time.perf_counter() - started) / QUEUED
-    grown = (memory("VmHWM") - before) / QUEUED
-    yield Figure(f"a job among {QUEUED:,}, besides its run", took * 1000, "ms", 50)
-    yield Figure("memory for each of them", grown * 1024, "kB", 50)
-    yield from finished(out)
+    assert batch.status.totals.done == QUEUED_JOBS
+    took = (time.perf_counter() - started) / QUEUED_JOBS
+    grown = (process_memory_mb("VmHWM") - before) / QUEUED_JOBS
+    yield Figure(f"a job among {QUEUED_JOBS:,}, besides its run", took * 1000, "ms", 50)
+    yield Figure("memory per job", grown * 1024, "kB", 50)
+    yield from measure_finished_batch(out)
 
 
-def finished(out: Path) -> Iterator[Figure]:
-    """A whole process that finds that there is nothing to do."""
+def measure_finished_batch(out: Path) -> Iterator[Figure]:
+    """A whole process that finds nothing to do."""
     command = [sys.executable, "-m", "mlagentbench", "batch", "--out", str(out)]
-    bare = timed([sys.executable, "-m", "mlagentbench", "--help"])
+    bare = time_command([sys.executable, "-m", "mlagentbench", "--help"])
     (out / "index.sqlite").unlink(missing_ok=True)
-    yield Figure(f"{QUEUED:,} finished runs found finished, no index", timed(command), "s", 2, bare, "--help")
-    yield Figure(f"{QUEUED:,} finished runs found finished", timed(command), "s", 2, bare, "--help")
+    yield Figure(
+        f"{QUEUED_JOBS:,} finished runs recognized, no index", time_command(command), "s", 2, bare, "--help"
+    )
+    yield Figure(f"{QUEUED_JOBS:,} finished runs recognized", time_command(command), "s", 2, bare, "--help")
 
 
-def timed(command: list[str]) -> float:
+def time_command(command: list[str]) -> float:
     started = time.perf_counter()
     subprocess.run(command, check=True, capture_output=True)
     return time.perf_counter() - started
 
 
-def start(folder: Path) -> Iterator[Figure]:
-    """From the command to its first run."""
-    bare = timed([sys.executable, "-m", "mlagentbench", "--help"])
-    taken = []
+def measure_start(folder: Path) -> Iterator[Figure]:
+    """From the command to the start of its first run."""
+    bare = time_command([sys.executable, "-m", "mlagentbench", "--help"])
+    seconds = []
     for number in range(5):
         out = folder / f"start-{number}"
-        began = time.time()
-        words = ["--task", TOY, "--agent", "nothing", "--repetitions", "2", "--out", str(out)]
+        started_at = time.time()
+        options = ["--task", TOY, "--agent", "nothing", "--repetitions", "2", "--out", str(out)]
         subprocess.run(
-            [sys.executable, "-m", "mlagentbench", "batch", *words], check=True, capture_output=True
+            [sys.executable, "-m", "mlagentbench", "batch", *options], check=True, capture_output=True
         )
-        taken.append(min(path.stat().st_mtime for path in out.glob("*/run.json")) - began)
-    yield Figure("start of a batch, up to its first run", sorted(taken)[2], "s", 1, bare, "--help")
+        seconds.append(min(path.stat().st_mtime for path in out.glob("*/run.json")) - started_at)
+    yield Figure("start of a batch, up to its first run", sorted(seconds)[2], "s", 1, bare, "--help")
 
 
-PARTS = {"crowd": crowd, "queue": queue, "start": start}
+PARTS = {"concurrent": measure_concurrent_runs, "queue": measure_queue, "start": measure_start}
 
 
 def measure() -> Iterator[Figure]:
     for part in PARTS:
         done = subprocess.run([sys.executable, __file__, "--part", part], stdout=subprocess.PIPE, check=True)
-        yield from (Figure(**each) for each in json.loads(done.stdout))
+        yield from (Figure(**figure) for figure in json.loads(done.stdout))
 
 
 def main() -> int:
     if "--part" in sys.argv:
         with tempfile.TemporaryDirectory(prefix="mlagentbench-batch-") as name:
-            found = [vars(figure) for figure in PARTS[sys.argv[-1]](Path(name))]
-        print(json.dumps(found))
+            figures = [vars(figure) for figure in PARTS[sys.argv[-1]](Path(name))]
+        print(json.dumps(figures))
         return 0
     return report(measure(), "--json" in sys.argv)
 

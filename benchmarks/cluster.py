@@ -1,8 +1,8 @@
-"""What Ray adds to a run once it is warm: the same runs in threads of one process and on Ray on this machine.
+"""Measures what warm Ray adds to a run: the same runs in threads of one process and on Ray on this machine.
 
     python benchmarks/cluster.py [--json]
 
-Exits with 1 if a figure is over its limit. Runs are made one after another, so that what is added to each is seen.
+Exits with 1 if a figure is over its limit. The runs are sequential, to show what is added to each of them.
 """
 
 import statistics
@@ -21,7 +21,7 @@ from mlagentbench.runner.batch.local_runner import JobRunner, LocalRunner, prepa
 from mlagentbench.runner.batch.ray.connection import RunResources, connect
 
 TOY = str(Path(__file__).parents[1] / "tests" / "toy")
-RUNS, WARM, STEPS, PARCELS = 25, 4, 10, 1000
+RUNS, WARMUP_RUNS, STEPS, CHUNKS = 25, 4, 10, 1000
 MODEL = "\n=====\n".join(
     [
         'Action: Execute Script\nAction Input: {"script_name": "train.py"}',
@@ -31,27 +31,27 @@ MODEL = "\n=====\n".join(
 )
 
 
-def quiet(line: object) -> None:
+def ignore(line: object) -> None:
     pass
 
 
-def taken(runner: JobRunner, jobs: list[Job]) -> list[float]:
-    """Seconds of each run, the first few aside."""
-    times = []
+def time_runs(runner: JobRunner, jobs: list[Job]) -> list[float]:
+    """Seconds of each run, without the warm-up runs."""
+    seconds = []
     for job in jobs:
         started = time.perf_counter()
-        place = runner.run(job, "")
-        times.append(time.perf_counter() - started)
-        assert (place / "result.json").is_file(), place
-    return times[WARM:]
+        run_folder = runner.run(job, "")
+        seconds.append(time.perf_counter() - started)
+        assert (run_folder / "result.json").is_file(), run_folder
+    return seconds[WARMUP_RUNS:]
 
 
-def parcels() -> float:
-    """Processor seconds that one parcel costs whoever hears of it."""
+def measure_chunk_cost() -> float:
+    """CPU seconds that one streamed chunk costs the receiver."""
     import ray
 
     def empty() -> Iterator[tuple[()]]:
-        for _ in range(PARCELS):
+        for _ in range(CHUNKS):
             yield ()
 
     stream: Any = ray.remote(num_returns="streaming")(empty).remote()
@@ -59,39 +59,41 @@ def parcels() -> float:
     before = time.process_time()
     for ref in stream:
         ray.get(ref)
-    return (time.process_time() - before) / (PARCELS - 1)
+    return (time.process_time() - before) / (CHUNKS - 1)
 
 
 def measure() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(prefix="mlagentbench-cluster-") as name, connect("local"):
-        yield from measured(Path(name))
+        yield from measure_in(Path(name))
 
 
-def measured(folder: Path) -> Iterator[Figure]:
+def measure_in(folder: Path) -> Iterator[Figure]:
     import ray
 
     from mlagentbench.runner.batch.ray.cluster import RayRunner
 
     (folder / "script").write_text(MODEL)
-    who = AgentSpec(agent="act", model=f"scripted:{folder / 'script'}")
-    jobs = [Job(task=TOY, agent_spec=who, seed=seed) for seed in range(RUNS + WARM)]
-    setups = prepare_setups(jobs, quiet)
-    bare = ray.remote(lambda: None)
-    pauses = []
-    for _ in range(RUNS + WARM):
+    agent_spec = AgentSpec(agent="act", model=f"scripted:{folder / 'script'}")
+    jobs = [Job(task=TOY, agent_spec=agent_spec, seed=seed) for seed in range(RUNS + WARMUP_RUNS)]
+    setups = prepare_setups(jobs, ignore)
+    empty_task = ray.remote(lambda: None)
+    task_seconds = []
+    for _ in range(RUNS + WARMUP_RUNS):
         started = time.perf_counter()
-        ray.get(bare.remote())
-        pauses.append(time.perf_counter() - started)
-    task = statistics.median(pauses[WARM:]) * 1000
-    here = taken(LocalRunner(folder / "here", setups), jobs)
-    there = taken(RayRunner(folder / "there", setups, (), RunResources(), False, quiet), jobs)
-    added = (statistics.median(there) - statistics.median(here)) * 1000
-    yield Figure(f"a run of {STEPS} steps, graded, in a thread", statistics.median(here) * 1000, "ms", 3000)
-    yield Figure("the same on warm Ray", statistics.median(there) * 1000, "ms", 3100)
-    yield Figure("what Ray adds to a run", added, "ms", 100, task, "a bare Ray task")
-    worst = (sorted(there)[-2] - sorted(here)[-2]) * 1000
-    yield Figure("the same, second slowest of each", worst, "ms", 300)
-    yield Figure("processor time of the batch for each parcel", parcels() * 1000, "ms", 5)
+        ray.get(empty_task.remote())
+        task_seconds.append(time.perf_counter() - started)
+    task = statistics.median(task_seconds[WARMUP_RUNS:]) * 1000
+    local_seconds = time_runs(LocalRunner(folder / "local", setups), jobs)
+    ray_seconds = time_runs(RayRunner(folder / "ray", setups, (), RunResources(), False, ignore), jobs)
+    added_ms = (statistics.median(ray_seconds) - statistics.median(local_seconds)) * 1000
+    yield Figure(
+        f"a run of {STEPS} steps, graded, in a thread", statistics.median(local_seconds) * 1000, "ms", 3000
+    )
+    yield Figure("the same on warm Ray", statistics.median(ray_seconds) * 1000, "ms", 3100)
+    yield Figure("added to a run by Ray", added_ms, "ms", 100, task, "an empty Ray task")
+    added_worst_ms = (sorted(ray_seconds)[-2] - sorted(local_seconds)[-2]) * 1000
+    yield Figure("the same, second slowest of each", added_worst_ms, "ms", 300)
+    yield Figure("CPU time of the batch per chunk", measure_chunk_cost() * 1000, "ms", 5)
 
 
 if __name__ == "__main__":

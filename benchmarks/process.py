@@ -1,4 +1,4 @@
-"""What findings cost: one heavy run of a language agent, read again and again; prints milliseconds a run."""
+"""Measures the cost of process findings on one large run of a language agent; prints milliseconds per run."""
 
 import json
 import sys
@@ -35,8 +35,8 @@ ACTIONS = (
 EXECUTE = ("Execute Script", {"script_name": "train.py"})
 
 
-def make(place: Path) -> None:
-    asked: dict[str, Any] = {
+def create_run(folder_path: Path) -> None:
+    spec_fields: dict[str, Any] = {
         "task": "toy",
         "edition": "open",
         "agent": "research",
@@ -45,28 +45,36 @@ def make(place: Path) -> None:
         "sandbox": "bwrap",
     }
     spec = RunSpec(
-        version="0", id="0", started="2026-01-01", limits=Limits(), hashes=HASHES, hardware=MACHINE, **asked
+        version="0",
+        id="0",
+        started="2026-01-01",
+        limits=Limits(),
+        hashes=HASHES,
+        hardware=MACHINE,
+        **spec_fields,
     )
-    folder = RunFolder.create(place, spec)
-    files = {f"data/{number}.csv": entry(number) for number in range(30)}
+    folder = RunFolder.create(folder_path, spec)
+    files = {f"data/{number}.csv": manifest_entry(number) for number in range(30)}
     changes = [{"step": 0, "changed": files, "removed": []}]
     for number in range(1, STEPS + 1):
         action, args = (*ACTIONS, EXECUTE)[number % 3]
-        done = Execution(exit_code=0, seconds=12) if action == "Execute Script" else None
+        execution = Execution(exit_code=0, seconds=12) if action == "Execute Script" else None
         thought = f"The accuracy of 0.8{max(number - 1, 1):03d} is better, so I keep it."
         step = Step(
             number=number,
             call=Call(action=action, args=args, thought=thought),
-            observation=seen(number),
+            observation=output_of(number),
             seconds=1,
             clock=number,
-            execution=done,
+            execution=execution,
         )
         folder.trace.append(step.model_dump_json())
-        folder.model_calls.append(asked_for(number, thought).model_dump_json())
-        changes.append({"step": number, "changed": {"train.py": entry(number)}, "removed": []})
-    (place / "snapshots").mkdir()
-    (place / "snapshots" / "manifest.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in changes))
+        folder.model_calls.append(model_call_of(number, thought).model_dump_json())
+        changes.append({"step": number, "changed": {"train.py": manifest_entry(number)}, "removed": []})
+    (folder_path / "snapshots").mkdir()
+    (folder_path / "snapshots" / "manifest.jsonl").write_text(
+        "".join(f"{json.dumps(line)}\n" for line in changes)
+    )
     folder.write_result(
         Result(
             task="toy",
@@ -80,23 +88,25 @@ def make(place: Path) -> None:
     )
 
 
-def entry(number: int) -> dict[str, object]:
+def manifest_entry(number: int) -> dict[str, object]:
     return {"kind": "file", "mode": 0o644, "hash": f"{number:064x}", "size": 10}
 
 
-def seen(number: int) -> str:
+def output_of(number: int) -> str:
     epochs = (
-        f"epoch {each}: loss {0.5 + each / 1000:.4f} accuracy {0.6 + each / 777:.4f}\n" for each in range(60)
+        f"epoch {epoch}: loss {0.5 + epoch / 1000:.4f} accuracy {0.6 + epoch / 777:.4f}\n"
+        for epoch in range(60)
     )
     return (
         f"[exit code 0, 12.0 s, peak memory 300 MB]\n{''.join(epochs)}validation accuracy: 0.8{number:03d}\n"
     )
 
 
-def asked_for(number: int, thought: str) -> ModelCall:
-    prompt = Prompt(messages=(Message(role="user", text=(seen(number) * 20)[:40_000]),))
-    said = f"Reflection: fine\nResearch Plan and Status: {thought}\nFact Check: ok\nThought: {thought}\nAction: X"
-    reply = Reply(text=said)
+def model_call_of(number: int, thought: str) -> ModelCall:
+    prompt = Prompt(messages=(Message(role="user", text=(output_of(number) * 20)[:40_000]),))
+    plan = f"Reflection: fine\nResearch Plan and Status: {thought}\nFact Check: ok\n"
+    text = f"{plan}Thought: {thought}\nAction: X"
+    reply = Reply(text=text)
     return ModelCall(
         number=number,
         step=number,
@@ -110,12 +120,12 @@ def asked_for(number: int, thought: str) -> ModelCall:
 
 
 def main(count: int) -> None:
-    with tempfile.TemporaryDirectory() as place:
-        make(Path(place, "run"))
+    with tempfile.TemporaryDirectory() as folder_path:
+        create_run(Path(folder_path, "run"))
         started = time.process_time()
         for _ in range(count):
-            collect_findings(read_runs([Path(place)])[0])
-        print(f"{(time.process_time() - started) / count * 1000:.1f} ms a run of {STEPS} steps")
+            collect_findings(read_runs([Path(folder_path)])[0])
+        print(f"{(time.process_time() - started) / count * 1000:.1f} ms per run of {STEPS} steps")
 
 
 main(int(sys.argv[1]) if len(sys.argv) > 1 else 100)

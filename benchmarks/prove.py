@@ -1,9 +1,9 @@
-"""Proves every task sound: nothing and the baseline never succeed, the reference always does. Prints a table.
+"""Validates every task: nothing and the baseline never succeed, the reference always does. Prints a table.
 
     python benchmarks/prove.py [TASK ...] [--seeds 5] [--edition open] [--out FOLDER]
 
-Runs that take over a minute are made with one seed only. With --out the runs are kept, and what is finished there is
-not made again. Exits with 1 if a task is not sound.
+Runs that take over a minute use one seed only. With --out the runs are kept, and finished ones are not
+repeated. Exits with 1 if a task is not valid.
 """
 
 import argparse
@@ -16,16 +16,16 @@ from typing import Any
 
 from mlagentbench.errors import UsageError
 from mlagentbench.formatting import format_percent, format_score
-from mlagentbench.records import Result
+from mlagentbench.records import Baseline, Result
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.setup import Setup, prepare_setup
 from mlagentbench.runner.start import start_run
 from mlagentbench.system.hardware import detect_hardware
 from mlagentbench.task import Task
 
-MINUTE = 60
-TUNER = {"steps": 10, "hours": 0.02}  # it shall show that something can be gained, not how much
-HEADS = (
+SLOW_RUN_S = 60
+TUNER_LIMITS = {"steps": 10, "hours": 0.02}  # enough to show that an improvement is possible
+COLUMNS = (
     "task",
     "baseline",
     "nothing",
@@ -39,37 +39,37 @@ HEADS = (
 )
 
 
-def say(line: str) -> None:
+def print_progress(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def trial(setup: Setup, agent: str, seed: int, limits: dict[str, Any], out: Path) -> Result:
-    """One run, or the one that is there already."""
-    place = out / f"{setup.task.name}.{agent}.s{seed}"
-    known = RunFolder(place).result if (place / "result.json").is_file() else None
-    if known and known.hashes != setup.hashes:
-        raise UsageError(f"{place} was made of something else; choose another --out")
-    return known or start_run(setup, agent, place, seed, limits)
+def run_once(setup: Setup, agent: str, seed: int, limits: dict[str, Any], out: Path) -> Result:
+    """Run an agent once, or return the result of an earlier run."""
+    folder = out / f"{setup.task.name}.{agent}.s{seed}"
+    earlier = RunFolder(folder).result if (folder / "result.json").is_file() else None
+    if earlier and earlier.hashes != setup.hashes:
+        raise UsageError(f"{folder} was run with other task, data or code versions. Choose another --out.")
+    return earlier or start_run(setup, agent, folder, seed, limits)
 
 
-def trials(
+def run_seeds(
     setup: Setup, agent: str, seeds: int, out: Path, limits: dict[str, Any] | None = None
 ) -> list[Result]:
-    """Runs with several seeds, or with one if that takes long."""
-    found: list[Result] = []
+    """Run an agent with several seeds, or with one if a run is slow."""
+    results: list[Result] = []
     for seed in range(seeds):
-        last = trial(setup, agent, seed, limits or {}, out)
-        found.append(last)
-        said = f"score {format_score(last.score)}, {'success' if last.success else 'no success'} {last.note}"
-        say(
-            f"{setup.task.name}: {agent}, seed {seed}: {said}, {last.seconds:.1f} s + {last.grading_seconds:.1f} s"
-        )
-        if last.seconds + last.grading_seconds > MINUTE:
+        result = run_once(setup, agent, seed, limits or {}, out)
+        results.append(result)
+        verdict = "success" if result.success else "no success"
+        outcome = f"score {format_score(result.score)}, {verdict} {result.note}"
+        seconds = f"{result.seconds:.1f} s + {result.grading_seconds:.1f} s"
+        print_progress(f"{setup.task.name}: {agent}, seed {seed}: {outcome}, {seconds}")
+        if result.seconds + result.grading_seconds > SLOW_RUN_S:
             break
-    return found
+    return results
 
 
-def shown(results: list[Result]) -> str:
+def format_scores(results: list[Result]) -> str:
     scores = [result.score for result in results if result.score is not None]
     if not scores:
         return "invalid"
@@ -77,30 +77,35 @@ def shown(results: list[Result]) -> str:
     return format_score(statistics.mean(scores)) + spread
 
 
-def successes(results: list[Result]) -> str:
+def format_successes(results: list[Result]) -> str:
     return f"{sum(result.success for result in results)}/{len(results)}"
 
 
-def prove(name: str, edition: str, seeds: int, out: Path) -> tuple[tuple[str, ...], bool]:
-    """One row of the table, and whether the task is sound."""
-    setup = prepare_setup(name, edition, "bwrap", say)
-    known = setup.task.edition(edition).baseline
-    nothing = trials(setup, "nothing", 1, out)
-    baseline = trials(setup, "baseline", seeds, out)
-    tuner = trials(setup, "tuner", 1, out, TUNER)
-    reference = trials(setup, "reference", seeds, out)
-    everyone = {"nothing": nothing, "baseline": baseline, "tuner": tuner, "reference": reference}
+def _format_baseline(baseline: Baseline | None) -> str:
+    if baseline is None:
+        return "not measured"
+    return f"{format_score(baseline.mean)} ± {format_score(baseline.sd)} (n = {baseline.n})"
+
+
+def validate_task(name: str, edition: str, seeds: int, out: Path) -> tuple[tuple[str, ...], bool]:
+    """Return one row of the table, and whether the task is valid."""
+    setup = prepare_setup(name, edition, "bwrap", print_progress)
+    nothing = run_seeds(setup, "nothing", 1, out)
+    baseline = run_seeds(setup, "baseline", seeds, out)
+    tuner = run_seeds(setup, "tuner", 1, out, TUNER_LIMITS)
+    reference = run_seeds(setup, "reference", seeds, out)
+    by_agent = {"nothing": nothing, "baseline": baseline, "tuner": tuner, "reference": reference}
     row = (
         name,
-        f"{format_score(known.mean)} ± {format_score(known.sd)} (n = {known.n})" if known else "not measured",
-        *(shown(results) for results in everyone.values()),
+        _format_baseline(setup.task.edition(edition).baseline),
+        *(format_scores(results) for results in by_agent.values()),
         format_percent(statistics.mean(result.improvement or 0.0 for result in reference)),
-        ", ".join(successes(results) for results in everyone.values()),
-        ", ".join(f"{statistics.mean(r.seconds for r in results):.0f}" for results in everyone.values()),
-        f"{max(r.grading_seconds for results in everyone.values() for r in results):.0f}",
+        ", ".join(format_successes(results) for results in by_agent.values()),
+        ", ".join(f"{statistics.mean(r.seconds for r in results):.0f}" for results in by_agent.values()),
+        f"{max(r.grading_seconds for results in by_agent.values() for r in results):.0f}",
     )
-    lost = any(result.success for result in nothing + baseline)
-    return row, not lost and all(result.success for result in reference)
+    floor_succeeds = any(result.success for result in nothing + baseline)
+    return row, not floor_succeeds and all(result.success for result in reference)
 
 
 def main() -> int:
@@ -111,23 +116,25 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--edition", default="open")
     parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
+    args = parser.parse_args()
     started = time.monotonic()
-    rows, unsound = [], []
+    rows, invalid = [], []
     with tempfile.TemporaryDirectory(prefix="mlagentbench-prove-") as folder:
-        for name in given.tasks:
-            row, sound = prove(name, given.edition, given.seeds, given.out or Path(folder))
+        for name in args.tasks:
+            row, is_valid = validate_task(name, args.edition, args.seeds, args.out or Path(folder))
             rows.append(row)
-            unsound += [] if sound else [name]
-    print("| " + " | ".join(HEADS) + " |\n|" + "---|" * len(HEADS))
+            invalid += [] if is_valid else [name]
+    print("| " + " | ".join(COLUMNS) + " |\n|" + "---|" * len(COLUMNS))
     for row in rows:
         print("| " + " | ".join(row) + " |")
     machine = detect_hardware()
-    print(f"\n{machine.cores} cores, {machine.cpu}; {(time.monotonic() - started) / 60:.0f} minutes in all.")
-    print("Success and seconds: nothing, baseline, tuner, reference. Grading: seconds, at most.")
-    for name in unsound:
-        say(f"{name} is NOT sound")
-    return 1 if unsound else 0
+    print(
+        f"\n{machine.cores} cores, {machine.cpu}; {(time.monotonic() - started) / 60:.0f} minutes in total."
+    )
+    print("Success and seconds: nothing, baseline, tuner, reference. Grading: maximum seconds.")
+    for name in invalid:
+        print_progress(f"{name} is NOT valid")
+    return 1 if invalid else 0
 
 
 if __name__ == "__main__":

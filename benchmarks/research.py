@@ -1,4 +1,4 @@
-"""What a long run of the research agent costs the harness, with a model that answers at once. Prints JSON.
+"""Measures what a long run of the research agent costs the harness, with an instant model. Prints JSON.
 
 python benchmarks/research.py [STEPS]
 """
@@ -21,17 +21,17 @@ from mlagentbench.runner.run import open_environment, populate_workspace
 from mlagentbench.runner.setup import prepare_setup
 
 TOY = Path(__file__).parents[1] / "tests" / "toy"
-WORDS = "what an observation has shown, what was tried, and what comes next; " * 30
-WRITE = f"""Reflection: {WORDS}
-Research Plan and Status: {WORDS}
-Fact Check: {WORDS}
-Thought: go on
+FILLER = "what an observation has shown, what was tried, and what comes next; " * 30
+WRITE_REPLY = f"""Reflection: {FILLER}
+Research Plan and Status: {FILLER}
+Fact Check: {FILLER}
+Thought: continue
 Action: Write File
-Action Input: {json.dumps({"file_name": "note.txt", "content": WORDS})}"""
+Action Input: {json.dumps({"file_name": "note.txt", "content": FILLER})}"""
 
 
-class Instant(Model):
-    """Always wants to write the same file; takes no time."""
+class InstantModel(Model):
+    """Always writes the same file; replies at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,59 +39,67 @@ class Instant(Model):
 
     def reply(self, prompt: Prompt) -> Reply:
         self.sizes.append(sum(len(message.text) for message in prompt.messages))
-        return Reply(text=WRITE, model="instant", input_tokens=1000, output_tokens=100)
+        return Reply(text=WRITE_REPLY, model="instant", input_tokens=1000, output_tokens=100)
 
 
-class Watched(Environment):
-    """Notes how long asking and acting take; the model takes nothing, and writing a small file next to nothing."""
+class TimedEnvironment(Environment):
+    """Times model calls and steps; the model itself takes no time, and writing a small file hardly any."""
 
     def __init__(self, other: Environment) -> None:
         self.__dict__ = other.__dict__
-        self.asked: list[float] = []
-        self.acted: list[float] = []
+        self.call_seconds: list[float] = []
+        self.step_seconds: list[float] = []
 
     def ask(self, *args: Any, **options: Any) -> Reply:
         started = time.perf_counter()
         try:
             return super().ask(*args, **options)
         finally:
-            self.asked.append(time.perf_counter() - started)
+            self.call_seconds.append(time.perf_counter() - started)
 
     def step(self, call: Call) -> str:
         started = time.perf_counter()
         try:
             return super().step(call)
         finally:
-            self.acted.append(time.perf_counter() - started)
+            self.step_seconds.append(time.perf_counter() - started)
 
 
-def around(values: list[float], place: int) -> float:
-    """The median of the twenty values about a place, in milliseconds."""
-    return statistics.median(values[max(place - 10, 0) : place + 10]) * 1000
+def median_around(values: list[float], index: int) -> float:
+    """The median of the twenty values around an index, in milliseconds."""
+    return statistics.median(values[max(index - 10, 0) : index + 10]) * 1000
 
 
 def main(steps: int) -> None:
     setup = prepare_setup(str(TOY), "open", "bwrap", lambda line: print(line, file=sys.stderr))
-    model = Instant()
+    model = InstantModel()
     agent = Research(memory=True)
     with tempfile.TemporaryDirectory(prefix="mlagentbench-research-") as name:
         folder = RunFolder.create(
             Path(name),
             setup.create_run_spec(AgentSpec(agent="research", model="instant"), 0, Limits(steps=steps)),
         )
-        env = Watched(open_environment(setup, folder, None, {"main": model}))
+        env = TimedEnvironment(open_environment(setup, folder, None, {"main": model}))
         populate_workspace(env, setup)
         agent.run(env)
         env.close()
-    calls = len(env.asked) // steps
+    calls = len(env.call_seconds) // steps
     figures = [
-        (f"model call at step {at} (with its record)", around(env.asked, at * calls), "ms", 5.0)
-        for at in (50, steps - 10)
+        (
+            f"model call at step {step} (with its record)",
+            median_around(env.call_seconds, step * calls),
+            "ms",
+            5.0,
+        )
+        for step in (50, steps - 10)
     ]
-    figures += [(f"step {at} besides the model", around(env.acted, at), "ms", 5.0) for at in (50, steps - 10)]
+    figures += [
+        (f"step {step} besides the model", median_around(env.step_seconds, step), "ms", 5.0)
+        for step in (50, steps - 10)
+    ]
     figures.append(
         (
-            "longest prompt, at the end over step 50",
+            "longest prompt, at the end relative to step 50",
             max(model.sizes) / max(model.sizes[: 50 * calls]),
             "×",
             1.1,
@@ -100,7 +108,7 @@ def main(steps: int) -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     figures.append((f"memory of a research run of {steps} steps", peak, "MB", 150.0))
     print(
-        json.dumps([dict(zip(("what", "value", "unit", "limit"), figure, strict=True)) for figure in figures])
+        json.dumps([dict(zip(("name", "value", "unit", "limit"), figure, strict=True)) for figure in figures])
     )
 
 

@@ -1,1 +1,1 @@
-"""Endurance: thousands of short runs while processes are killed, resources end and models misbehave."""
+"""Soak test: thousands of short runs while processes are killed, resources run out and models misbehave."""

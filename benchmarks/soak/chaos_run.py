@@ -1,4 +1,4 @@
-"""A batch and single runs under attack, until all have come to their end."""
+"""Runs a batch and single runs while faults are injected, until all runs have finished."""
 
 import os
 import shutil
@@ -17,161 +17,160 @@ from benchmarks.soak.scenario import Scenario
 from benchmarks.soak.scripted_runs import TOY, ScriptedRun
 from benchmarks.soak.testbed import Testbed
 
-JOBS = 8  # runs at a time: many of them wait
-TICK = 0.04  # seconds between two looks
-STALL = 90.0  # seconds without any progress
-MISSED = 5.0  # seconds after which a blow that finds nobody is spent
-TRIES, MORE = 6, 50  # of a run while blows fall, and when none is left
-PASSES = 6  # with nothing in its way, after which a batch must have come to its end
-PATIENCE = 120  # seconds for a single run
-WARM, SPAN = 200, 50  # runs after which memory should grow no more, and how many more must be seen
+JOBS = 8  # concurrent runs; many of them wait
+POLL_INTERVAL_S = 0.04
+STALL_TIMEOUT_S = 90.0  # without any progress
+INJECTION_TIMEOUT_S = 5.0  # after which an injection that finds no process is dropped
+TRIES, FINAL_TRIES = 6, 50  # attempts per run while faults are injected, and afterwards
+MAX_UNDISTURBED_PASSES = 6  # after which a batch must have finished
+SINGLE_RUN_TIMEOUT_S = 120
+WARMUP_RUNS, MIN_MEASURED_RUNS = 200, 50  # memory should stop growing after the former
 
 
 class ChaosRun:
-    """What was done to the runs, and what was seen meanwhile."""
+    """The faults injected into the runs of a round, and what was observed meanwhile."""
 
-    def __init__(self, ground: Testbed, cast: Scenario, blows: list[FaultInjection], dice: Random) -> None:
-        self.ground, self.cast, self.blows, self.dice = ground, cast, list(blows), dice
-        self.quiet = not blows
-        self.disk, self.log = cast.folder / "disk", cast.folder / "said.txt"
+    def __init__(
+        self, testbed: Testbed, scenario: Scenario, injections: list[FaultInjection], random: Random
+    ) -> None:
+        self.testbed, self.scenario, self.random = testbed, scenario, random
+        self.pending = list(injections)
+        self.undisturbed = not injections
+        self.disk, self.log = scenario.folder / "disk", scenario.folder / "output.txt"
         self.out = self.disk / "batch"
-        self.landed: Counter[str] = Counter()
-        self.cut_off = 0
-        self.slopes: list[float] = []
-        self.descriptors: list[float] = []
-        self.peak = 0.0
-        self.broken: list[str] = []
+        self.injected: Counter[str] = Counter()
+        self.interrupted_runs = 0
+        self.memory_growth_mb: list[float] = []
+        self.file_growth: list[float] = []
+        self.peak_mb = 0.0
+        self.failed_checks: list[str] = []
 
     @property
-    def said(self) -> str:
-        """What our processes said, the batch last."""
-        logs = sorted(self.cast.folder.glob("*.txt"), key=lambda path: path == self.log)
+    def output(self) -> str:
+        """The output of all processes, the batch last."""
+        logs = sorted(self.scenario.folder.glob("*.txt"), key=lambda path: path == self.log)
         return "\n".join(path.read_text(errors="replace") for path in logs)
 
-    def batch(self) -> None:
-        """Let it work, strike, and begin it again, until it has come to its end."""
-        calm = code = 0
-        while calm < PASSES:
-            calm += not self.blows
-            code = self._pass(TRIES if self.blows else MORE)
-            if code == 0 and not self.blows:
+    def run_batch(self) -> None:
+        """Run the batch, inject faults, and restart it until it has finished."""
+        undisturbed_passes = code = 0
+        while undisturbed_passes < MAX_UNDISTURBED_PASSES:
+            undisturbed_passes += not self.pending
+            code = self._run_pass(TRIES if self.pending else FINAL_TRIES)
+            if code == 0 and not self.pending:
                 return
-            begun = {path.parent for path in self.out.glob("*/run.json")}
-            self.cut_off += len(begun - {path.parent for path in self.out.glob("*/result.json")})
+            started = {path.parent for path in self.out.glob("*/run.json")}
+            self.interrupted_runs += len(started - {path.parent for path in self.out.glob("*/result.json")})
             if code == 0:
-                self.blows.clear()  # it was over before they fell
-        self.broken.append(
-            f"the batch does not come to its end: exit code {code}; it says: {self.said[-500:]}"
+                self.pending.clear()  # the batch finished before they were due
+        self.failed_checks.append(
+            f"the batch does not finish: exit code {code}; its output: {self.output[-500:]}"
         )
 
-    def _pass(self, tries: int) -> int:
-        """One process of the batch."""
-        plan = self.cast.plan(tries)
-        process = self.ground.start("batch", plan, "--out", self.out, "--jobs", JOBS, log=self.log)
-        victim, weights = (
-            Target(process, self.disk, self.ground.group, self.dice),
-            list[tuple[int, float, int]](),
-        )
-        come, since, due = (0, 0), time.monotonic(), 0.0
+    def _run_pass(self, tries: int) -> int:
+        """Run one process of the batch and return its exit code."""
+        plan = self.scenario.write_plan(tries)
+        process = self.testbed.start("batch", plan, "--out", self.out, "--jobs", JOBS, log=self.log)
+        target = Target(process, self.disk, self.testbed.group, self.random)
+        usage = list[tuple[int, float, int]]()
+        progress, last_progress, due = (0, 0), time.monotonic(), 0.0
         try:
             while process.poll() is None:
-                time.sleep(TICK)
-                before, come = come, self._progress()
-                since = time.monotonic() if come != before else since
-                if time.monotonic() - since > STALL:
-                    self.broken.append(f"the batch hangs: nothing has happened for {STALL:.0f} s")
+                time.sleep(POLL_INTERVAL_S)
+                before, progress = progress, self._measure_progress()
+                last_progress = time.monotonic() if progress != before else last_progress
+                if time.monotonic() - last_progress > STALL_TIMEOUT_S:
+                    self.failed_checks.append(f"the batch hangs: no progress for {STALL_TIMEOUT_S:.0f} s")
                     break
-                weights.append((come[0], _resident(process.pid), _open_files(process.pid)))
-                due = self._strike(victim, come[0], due)
+                usage.append((progress[0], _resident_mb(process.pid), _count_open_files(process.pid)))
+                due = self._inject_next(target, progress[0], due)
             return process.returncode or 0
         finally:
             process.kill()
             process.wait()
-            self._weigh(weights)
+            self._measure_growth(usage)
 
-    def _strike(self, victim: Target, ended: int, due: float) -> float:
-        """The next blow, if its time has come; when that is, as far as is known."""
-        if not self.blows or ended < self.blows[0].after:
+    def _inject_next(self, target: Target, ended_runs: int, due: float) -> float:
+        """Inject the next fault if it is due; return when it is due, or 0 if that is not known yet."""
+        if not self.pending or ended_runs < self.pending[0].after:
             return 0.0
         now = time.monotonic()
-        due = due or now + self.blows[0].delay
+        due = due or now + self.pending[0].delay
         if now < due:
             return due
-        done = victim.inject(self.blows[0])
-        if not done and now < due + MISSED:
+        done = target.inject(self.pending[0])
+        if not done and now < due + INJECTION_TIMEOUT_S:
             return due
-        self.blows.pop(0)
-        self.landed[done or "(found nobody)"] += 1
+        self.pending.pop(0)
+        self.injected[done or "(no such process)"] += 1
         return 0.0
 
-    def _progress(self) -> tuple[int, int]:
-        """How many runs have ended, and the bytes on record."""
+    def _measure_progress(self) -> tuple[int, int]:
+        """The number of ended runs, and the bytes recorded so far."""
         ended = size = 0
-        for place in os.listdir(self.out) if self.out.is_dir() else ():  # noqa: PTH208 - many times a second
-            ended += os.path.exists(f"{self.out}/{place}/result.json")  # noqa: PTH110
-            for name in ("trace.jsonl", "model_calls.jsonl"):
+        for name in os.listdir(self.out) if self.out.is_dir() else ():  # noqa: PTH208 - called many times a second
+            ended += os.path.exists(f"{self.out}/{name}/result.json")  # noqa: PTH110
+            for journal in ("trace.jsonl", "model_calls.jsonl"):
                 with suppress(OSError):
-                    size += os.stat(f"{self.out}/{place}/{name}").st_size  # noqa: PTH116
+                    size += os.stat(f"{self.out}/{name}/{journal}").st_size  # noqa: PTH116
         return ended, size
 
-    def _weigh(self, weights: list[tuple[int, float, int]]) -> None:
-        """How much the process grew, if it saw enough runs."""
-        self.peak = max([self.peak, *(size for _, size, _ in weights)])
-        last = len(self.cast.kinds) - JOBS  # after which there are fewer runs at a time
-        warm = [each for each in weights if WARM <= each[0] <= last and each[1]]
-        if self.quiet and warm and warm[-1][0] - warm[0][0] >= SPAN:
+    def _measure_growth(self, usage: list[tuple[int, float, int]]) -> None:
+        """Measure how much the process grew, if it ran enough runs."""
+        self.peak_mb = max([self.peak_mb, *(size for _, size, _ in usage)])
+        last = len(self.scenario.agent_kinds) - JOBS  # after it, fewer runs are concurrent
+        warm = [sample for sample in usage if WARMUP_RUNS <= sample[0] <= last and sample[1]]
+        if self.undisturbed and warm and warm[-1][0] - warm[0][0] >= MIN_MEASURED_RUNS:
             runs, sizes, files = zip(*warm, strict=True)
-            self.slopes.append(100 * linear_regression(runs, sizes).slope)
-            self.descriptors.append(100 * linear_regression(runs, files).slope)
+            self.memory_growth_mb.append(100 * linear_regression(runs, sizes).slope)
+            self.file_growth.append(100 * linear_regression(runs, files).slope)
 
-    def singles(self) -> None:
-        """Runs with a process each, two at a time."""
-        fates = [(part, self.dice.choice([0, 1, 1, 2]), self.dice.random()) for part in self.cast.singles]
+    def run_singles(self) -> None:
+        """Run the single runs, each in its own process, two at a time."""
+        cases = [
+            (run, self.random.choice([0, 1, 1, 2]), self.random.random()) for run in self.scenario.single_runs
+        ]
         with ThreadPoolExecutor(2) as pool:
-            for trouble in pool.map(self._single, fates):
-                self.broken += trouble
+            for problems in pool.map(self._run_single, cases):
+                self.failed_checks += problems
 
-    def _single(self, fate: tuple[ScriptedRun, int, float]) -> list[str]:
-        """One run by itself: its harness is killed so many times, and then it is left in peace."""
-        part, kills, chance = fate
-        place, log, dice = (
-            self.cast.folder / "single" / part.name,
-            self.cast.folder / f"{part.name}.txt",
-            Random(chance),
-        )
-        new = self.cast.command_of(part, place)
+    def _run_single(self, case: tuple[ScriptedRun, int, float]) -> list[str]:
+        """Kill the harness of a single run a few times, then let it finish."""
+        run, kills, seed = case
+        folder, log = self.scenario.folder / "single" / run.name, self.scenario.folder / f"{run.name}.txt"
+        random = Random(seed)
+        new = self.scenario.single_run_command(run, folder)
         for left in range(kills + 4, 0, -1):
-            begun = (place / "run.json").is_file()
-            if not begun:
-                shutil.rmtree(place, ignore_errors=True)  # killed before it was a run
-            process = self.ground.start(*(("resume", place) if begun else new), log=log)
+            started = (folder / "run.json").is_file()
+            if not started:
+                shutil.rmtree(folder, ignore_errors=True)  # killed before there was a run
+            process = self.testbed.start(*(("resume", folder) if started else new), log=log)
             with suppress(subprocess.TimeoutExpired):
-                process.wait(dice.uniform(0.3, 3.0) if left > 4 else PATIENCE)
+                process.wait(random.uniform(0.3, 3.0) if left > 4 else SINGLE_RUN_TIMEOUT_S)
             if process.poll() is None:
-                self.landed["single run"] += 1
-                self.cut_off += 1
+                self.injected["single run"] += 1
+                self.interrupted_runs += 1
             process.kill()
             process.wait()
-            if invariants.is_finished(place):
+            if invariants.is_finished(folder):
                 return []
-        return [f"the run {part.name} does not come to its end: {log.read_text(errors='replace')[-300:]}"]
+        return [f"the run {run.name} does not finish: {log.read_text(errors='replace')[-300:]}"]
 
-    def sweep(self) -> None:
-        """One more harness, which removes what the dead left."""
-        place = self.cast.folder / "single" / "sweeper"
-        process = self.ground.start("run", TOY, "--agent", "baseline", "--out", place, log=self.log)
-        if process.wait(PATIENCE) != 0:
-            self.broken.append(f"a run after all others fails: {self.said[-500:]}")
+    def run_cleanup(self) -> None:
+        """Run one more harness, which removes what the killed ones left behind."""
+        folder = self.scenario.folder / "single" / "cleanup"
+        process = self.testbed.start("run", TOY, "--agent", "baseline", "--out", folder, log=self.log)
+        if process.wait(SINGLE_RUN_TIMEOUT_S) != 0:
+            self.failed_checks.append(f"the run after all others fails: {self.output[-500:]}")
 
 
-def _resident(pid: int) -> float:
-    """MB of memory."""
+def _resident_mb(pid: int) -> float:
     with suppress(OSError, IndexError):
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096 / 2**20
     return 0.0
 
 
-def _open_files(pid: int) -> int:
+def _count_open_files(pid: int) -> int:
     with suppress(OSError):
         return len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208
     return 0

@@ -1,4 +1,4 @@
-"""A model on the loopback that knows each run by the model's name, fails as providers do, and counts its answers."""
+"""A loopback model that knows each run by its model name, fails as providers do, and counts its replies."""
 
 import re
 import sys
@@ -9,57 +9,54 @@ from random import Random
 
 from benchmarks.soak.scripted_runs import ScriptedRun
 
-sys.path.append(
-    str(Path(__file__).parents[2] / "tests" / "servers")
-)  # the tests' own server of loopback models
+# The fake provider of the tests.
+sys.path.append(str(Path(__file__).parents[2] / "tests" / "servers"))
 
 from api_formats import Completion
 from fake_provider import BrokenReply, ErrorReply, FakeProvider, RecordedRequest, ScriptedReply, error_reply
 
 STEP = re.compile(r"^Step (\d+)$", re.MULTILINE)
-NOTHING = "no content"  # which is an answer, as a model gives that would begin with a stop sequence
+NO_CONTENT = "no content"  # counts as a reply: a model that starts with a stop sequence returns the same
 FAILURES: dict[str, ScriptedReply] = {
     "429": error_reply(429, retry_after="0"),
     "500": error_reply(500),
     "cut off": BrokenReply("cut"),
     "garbage": BrokenReply("garbage"),
-    NOTHING: BrokenReply("empty"),
+    NO_CONTENT: BrokenReply("empty"),
     "too long": ErrorReply(400, "this model's maximum context length is exceeded"),
-    "refused": ErrorReply(400, "the request was rejected"),  # for good: the run is a fault, and tried again
+    "refused": ErrorReply(400, "the request was rejected"),  # permanent: a fault, and the run is retried
 }
-SLOW = (0.0, 0.0, 0.1, 0.8)  # seconds before an answer
+REPLY_DELAYS_S = (0.0, 0.0, 0.1, 0.8)
 
 
 class FlakyProvider(FakeProvider):
-    """What it says follows from the step that a prompt shows, and how often it was asked for that."""
+    """Its reply depends on the step shown in the prompt and on how often that step was requested."""
 
-    def __init__(self, parts: Iterable[ScriptedRun], seed: str) -> None:
+    def __init__(self, runs: Iterable[ScriptedRun], seed: str) -> None:
         super().__init__()
-        self.parts = {part.name: part for part in parts}
-        self.answered: Counter[str] = Counter()  # by run
-        self.failed: Counter[str] = Counter()  # by kind
-        self._asked: Counter[tuple[str, int]] = Counter()
+        self.runs = {run.name: run for run in runs}
+        self.reply_counts: Counter[str] = Counter()  # by run
+        self.failure_counts: Counter[str] = Counter()  # by kind
+        self._request_counts: Counter[tuple[str, int]] = Counter()
         self._seed = seed
 
-    def next_reply(self, seen: RecordedRequest) -> ScriptedReply:
-        """A failure or two now and then, and then the answer; one bad reply, and then the good one."""
-        name, messages = seen.body["model"], seen.body["messages"]
-        shown = STEP.findall(str(messages[1]["content"]))
-        step = int(shown[-1]) if shown else 0
+    def next_reply(self, request: RecordedRequest) -> ScriptedReply:
+        """Fail once or twice now and then, then reply; a bad reply is followed by the good one."""
+        name, messages = request.body["model"], request.body["messages"]
+        shown_steps = STEP.findall(str(messages[1]["content"]))
+        step = int(shown_steps[-1]) if shown_steps else 0
         with self._lock:
-            number = self._asked[name, step]
-            self._asked[name, step] += 1
-        dice = Random(f"{self._seed} {name} {step}")
-        failures = [dice.choice(list(FAILURES)) for _ in range(dice.choice([0, 0, 0, 0, 1, 2]))]
+            number = self._request_counts[name, step]
+            self._request_counts[name, step] += 1
+        random = Random(f"{self._seed} {name} {step}")
+        failures = [random.choice(list(FAILURES)) for _ in range(random.choice([0, 0, 0, 0, 1, 2]))]
         if number < len(failures):
             with self._lock:
-                self.failed[failures[number]] += 1
-                self.answered[name] += failures[number] == NOTHING
+                self.failure_counts[failures[number]] += 1
+                self.reply_counts[name] += failures[number] == NO_CONTENT
             return FAILURES[failures[number]]
-        self.closing.wait(dice.choice(SLOW))
-        replies = [
-            reply for reply in self.parts[name].replies[step] if reply
-        ]  # nothing at all is asked for again
+        self.closing.wait(random.choice(REPLY_DELAYS_S))
+        replies = [reply for reply in self.runs[name].replies[step] if reply]  # an empty reply is retried
         with self._lock:
-            self.answered[name] += 1
+            self.reply_counts[name] += 1
         return Completion(replies[-1] if len(messages) > 2 else replies[0])

@@ -1,4 +1,4 @@
-"""Who takes part in a round: runs of a batch by several kinds of agents, and a few runs by themselves."""
+"""The runs of one round: a batch with several kinds of agents, and a few single runs."""
 
 import json
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from mlagentbench.errors import UsageError
 from mlagentbench.records import RunSpec
 from mlagentbench.sandbox.access_log.recording import require_access_log_support
 
-AGENT = '''"""Does what a file says, step by step."""
+FILE_AGENT_CODE = '''"""Takes the steps listed in a file."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ from mlagentbench.agents.base import Agent
 from mlagentbench.records import Call
 
 
-class Reader(Agent):
+class FileAgent(Agent):
     def __init__(self, seed: int = 0, script: str = "") -> None:
         super().__init__(seed)
         self.script = script
@@ -30,9 +30,9 @@ class Reader(Agent):
         for call in json.loads(Path(self.script).read_text()):
             env.step(Call.model_validate(call))
 '''
-MEMORY = 0.25  # GB for a script
-USUAL = {"baseline": STARTER_SCORE, "nothing": None}  # agents of ours that need no model, and their scores
-ASKING = '''"""An outside program: asks for a script, and runs it."""
+MEMORY_LIMIT_GB = 0.25
+BUILTIN_AGENTS = {"baseline": STARTER_SCORE, "nothing": None}  # agents without a model, and their scores
+PROGRAM_CODE = '''"""An outside program: requests a script from the model and runs it."""
 
 import json, os, subprocess, urllib.request
 
@@ -40,100 +40,91 @@ for question in ("which script?", "am I done?"):
     body = json.dumps({"model": "any", "messages": [{"role": "user", "content": question}]}).encode()
     request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions", body)
     request.add_header("Content-Type", "application/json")
-    said = json.load(urllib.request.urlopen(request))["choices"][0]["message"]["content"]
+    reply = json.load(urllib.request.urlopen(request))["choices"][0]["message"]["content"]
     if question == "which script?":
-        open("train.py", "w").write(said)
+        open("train.py", "w").write(reply)
         subprocess.run(["python", "train.py"], check=True)
 '''
-SCRIPTED, HOSTED, READ = "a scripted model", "a model on the loopback", "an agent from a file"
-KINDS = (
-    READ,
-    *(SCRIPTED, HOSTED, SCRIPTED) * 5,
-)  # in turn; to look at an agent from a file takes a process each time
+SCRIPTED_MODEL, HOSTED_MODEL, FILE_AGENT = "a scripted model", "a loopback model", "an agent from a file"
+# Assigned in turn. Agents from files are rare, because each of them starts a process when it is loaded.
+AGENT_KINDS = (FILE_AGENT, *(SCRIPTED_MODEL, HOSTED_MODEL, SCRIPTED_MODEL) * 5)
 REFERENCE = (TOY / "reference" / "train.py").read_text()
-OUTSIDE = ScriptedRun("outside", "outside program", ((REFERENCE,), ("yes",)), (), BEST_SCORE)
+OUTSIDE_PROGRAM = ScriptedRun("outside", "outside program", ((REFERENCE,), ("yes",)), (), BEST_SCORE)
 
 
 class Scenario:
-    """The runs of one round, drawn by the dice."""
+    """The runs of one round, drawn at random."""
 
-    def __init__(self, folder: Path, dice: Random, size: int) -> None:
+    def __init__(self, folder: Path, random: Random, size: int) -> None:
         self.folder, self.scripts = folder, folder / "scripts"
-        self.kinds = {f"part{place:03d}": KINDS[place % len(KINDS)] for place in range(size)}
-        drawn = [scripted_runs.draw_run(dice, name, bad=kind != READ) for name, kind in self.kinds.items()]
-        self.singles = [
-            OUTSIDE,
-            *(scripted_runs.draw_run(dice, f"single{number}") for number in range(max(size // 16, 1))),
+        self.agent_kinds = {f"run{index:03d}": AGENT_KINDS[index % len(AGENT_KINDS)] for index in range(size)}
+        batch_runs = [
+            scripted_runs.draw_run(random, name, bad_replies=kind != FILE_AGENT)
+            for name, kind in self.agent_kinds.items()
         ]
-        self.ledger = dice.random() < 0.25 and _has_ledger()
-        self.parts = {part.name: part for part in (*drawn, *self.singles)}
-        hosted = [part for part in drawn if self.kinds[part.name] == HOSTED]
-        self.model = FlakyProvider(hosted, f"{dice.random()}")
-        self.count = len(self.parts) + len(USUAL)
+        singles = [scripted_runs.draw_run(random, f"single{index}") for index in range(max(size // 16, 1))]
+        self.single_runs = [OUTSIDE_PROGRAM, *singles]
+        self.record_access = random.random() < 0.25 and _can_record_access()
+        self.runs = {run.name: run for run in (*batch_runs, *self.single_runs)}
+        hosted = [run for run in batch_runs if self.agent_kinds[run.name] == HOSTED_MODEL]
+        self.provider = FlakyProvider(hosted, f"{random.random()}")
+        self.count = len(self.runs) + len(BUILTIN_AGENTS)
 
-    def write(self) -> None:
-        """What the models and agents read."""
+    def write_files(self) -> None:
+        """Write the files that the models and agents read."""
         self.scripts.mkdir(parents=True)
-        (self.folder / "reader.py").write_text(AGENT)
+        (self.folder / "file_agent.py").write_text(FILE_AGENT_CODE)
         (self.folder / "program").mkdir()
-        (self.folder / "program" / "main.py").write_text(ASKING)
-        for part in self.parts.values():
-            (self.scripts / part.name).write_text(scripted_runs.render_script(part))
-            (self.scripts / f"{part.name}.json").write_text(
-                json.dumps([call.model_dump() for call in part.calls])
-            )
+        (self.folder / "program" / "main.py").write_text(PROGRAM_CODE)
+        for run in self.runs.values():
+            calls = json.dumps([call.model_dump() for call in run.calls])
+            (self.scripts / run.name).write_text(scripted_runs.render_script(run))
+            (self.scripts / f"{run.name}.json").write_text(calls)
 
-    def model_of(self, part: ScriptedRun) -> str:
-        """The name of the model that says what the part wants."""
-        hosted = part.name in self.model.parts
-        return f"{self.model.url}/v1#{part.name}" if hosted else f"scripted:{self.scripts / part.name}"
+    def model_name(self, run: ScriptedRun) -> str:
+        """The model that returns the replies of a run."""
+        hosted = run.name in self.provider.runs
+        return f"{self.provider.url}/v1#{run.name}" if hosted else f"scripted:{self.scripts / run.name}"
 
-    def command_of(self, part: ScriptedRun, place: Path) -> tuple[object, ...]:
-        """How a part is run by itself."""
+    def single_run_command(self, run: ScriptedRun, folder: Path) -> tuple[object, ...]:
+        """The arguments of `mlagentbench` for a single run."""
         agent: tuple[object, ...] = ("act",)
-        if part is OUTSIDE:
+        if run is OUTSIDE_PROGRAM:
             agent = ("command", "--set", f"program={self.folder / 'program'}")
             agent += ("--set", "command=python /opt/program/main.py")
-        return (
-            "run",
-            TOY,
-            "--out",
-            place,
-            "--memory",
-            MEMORY,
-            "--model",
-            self.model_of(part),
-            "--agent",
-            *agent,
-        )
+        options = ("--out", folder, "--memory", MEMORY_LIMIT_GB, "--model", self.model_name(run))
+        return ("run", TOY, *options, "--agent", *agent)
 
-    def plan(self, tries: int) -> Path:
-        """The plan of the batch."""
-        reader = self.folder / "reader.py"
-        read = [name for name, kind in self.kinds.items() if kind == READ]
-        agents = ["'act'", *(f"'{name}'" for name in USUAL)]
+    def write_plan(self, tries: int) -> Path:
+        """Write the plan of the batch."""
+        agent = self.folder / "file_agent.py"
+        from_file = [name for name, kind in self.agent_kinds.items() if kind == FILE_AGENT]
+        agents = ["'act'", *(f"'{name}'" for name in BUILTIN_AGENTS)]
         agents += [
-            f"{{ name = '{reader}', options = {{ script = '{self.scripts / name}.json' }} }}" for name in read
+            f"{{ name = '{agent}', options = {{ script = '{self.scripts / name}.json' }} }}"
+            for name in from_file
         ]
-        models = [f"'{self.model_of(self.parts[name])}'" for name in self.kinds if name not in read]
+        with_model = [self.runs[name] for name in self.agent_kinds if name not in from_file]
+        models = [f"'{self.model_name(run)}'" for run in with_model]
         path = self.folder / "plan.toml"
         path.write_text(
             f"tasks = ['{TOY}']\nagents = [{', '.join(agents)}]\nmodels = [{', '.join(models)}]\n"
-            f"pause = 0\ntries = {tries}\nledger = {str(self.ledger).lower()}\nlimits = {{ memory_gb = {MEMORY} }}\n"
+            f"pause = 0\ntries = {tries}\nrecord_access = {str(self.record_access).lower()}\n"
+            f"limits = {{ memory_gb = {MEMORY_LIMIT_GB} }}\n"
         )
         return path
 
-    def runs(self) -> Iterator[tuple[Path, ScriptedRun]]:
-        """Every run that there is, with what it should have come to."""
+    def find_runs(self) -> Iterator[tuple[Path, ScriptedRun]]:
+        """Every run folder, with the run that was expected there."""
         for path in self.folder.glob("*/*/**/run.json"):
             spec = RunSpec.model_validate_json(path.read_bytes())
             name = Path(spec.options.get("script", spec.model)).name.rpartition("#")[2].removesuffix(".json")
-            usual = ScriptedRun(spec.agent, spec.agent, (), (), USUAL.get(spec.agent))
-            yield path.parent, self.parts.get(name, usual)
+            builtin = ScriptedRun(spec.agent, spec.agent, (), (), BUILTIN_AGENTS.get(spec.agent))
+            yield path.parent, self.runs.get(name, builtin)
 
 
-def _has_ledger() -> bool:
-    """Whether this machine can tell what scripts try."""
+def _can_record_access() -> bool:
+    """Whether this machine can record the files that scripts open."""
     try:
         require_access_log_support("bwrap")
     except UsageError:

@@ -1,4 +1,4 @@
-"""What scripted models want in a soak, good and bad, and what must come of it."""
+"""The scripted runs of a soak: the replies of their models, good and bad, and the expected results."""
 
 import json
 from collections.abc import Callable
@@ -10,22 +10,22 @@ from mlagentbench.models.scripted import REPLY_SEPARATOR
 from mlagentbench.records import Call
 
 TOY = Path(__file__).parents[2] / "tests" / "toy"
-STARTER_SCORE, BEST_SCORE = 5.0, 0.0  # the scores of the toy's starter and of its reference
-DATA = '"id,value\\n" + "".join(f"{i},{i}\\n" for i in range(10))'
+STARTER_SCORE, BEST_SCORE = 5.0, 0.0  # of the starter and the reference of the toy task
+PERFECT_TABLE_CODE = '"id,value\\n" + "".join(f"{i},{i}\\n" for i in range(10))'
 
 
 def write(name: str, content: str) -> Call:
-    """Put a file into the workspace."""
+    """A call that writes a file."""
     return Call(action="Write File", args={"file_name": name, "content": content})
 
 
 def execute(name: str) -> Call:
-    """Run a script of the workspace."""
+    """A call that runs a script."""
     return Call(action="Execute Script", args={"script_name": name})
 
 
 def compute(command: str) -> Call:
-    """Run a line in the interpreter that stays."""
+    """A call that runs a command in the interpreter."""
     return Call(action="Python REPL", args={"command": command})
 
 
@@ -34,58 +34,67 @@ SUBMIT = Call(action="Final Answer", args={"final_answer": "done"})
 
 
 class Behavior(NamedTuple):
-    """What is done before the end, the score of what is left, and how often it is drawn."""
+    """The calls before the final answer, the resulting score, and how often the behavior is drawn."""
 
     calls: Callable[[Random], list[Call]]
     score: float | None = STARTER_SCORE
     weight: int = 1
 
 
-def greedy(code: str) -> Callable[[Random], list[Call]]:
-    """A script that wants too much, and the starter after it."""
-    return lambda dice: [write("greedy.py", code), execute("greedy.py"), TRAIN]
+def run_greedy_script(code: str) -> Callable[[Random], list[Call]]:
+    """Run a script that uses too much of a resource, and then the starter."""
+    return lambda random: [write("greedy.py", code), execute("greedy.py"), TRAIN]
 
 
-def _notes(dice: Random) -> list[Call]:
-    sizes = [dice.choice([1, 100, 6_000]) for _ in range(dice.randint(1, 4))]
-    return [write(f"notes/{number}", dice.randbytes(size).hex()) for number, size in enumerate(sizes)] + [
-        TRAIN
-    ]
+def _write_notes(random: Random) -> list[Call]:
+    sizes = [random.choice([1, 100, 6_000]) for _ in range(random.randint(1, 4))]
+    notes = [write(f"notes/{number}", random.randbytes(size).hex()) for number, size in enumerate(sizes)]
+    return [*notes, TRAIN]
 
 
-def _slow(dice: Random) -> list[Call]:
-    code = f"import time\nprint('begun', flush=True)\ntime.sleep({dice.uniform(0.2, 1.5):.2f})"
+def _run_slow_script(random: Random) -> list[Call]:
+    code = f"import time\nprint('started', flush=True)\ntime.sleep({random.uniform(0.2, 1.5):.2f})"
     return [write("slow.py", code), execute("slow.py"), TRAIN]
 
 
-def _keeps(dice: Random) -> list[Call]:
-    number = dice.randint(1, 9)
+def _use_variables(random: Random) -> list[Call]:
+    number = random.randint(1, 9)
     return [
         compute(f"kept = {number}"),
         compute("kept * 2"),
-        compute(f"kept == {number} and open('submission.csv', 'w').write({DATA})"),
+        compute(f"kept == {number} and open('submission.csv', 'w').write({PERFECT_TABLE_CODE})"),
     ]
 
 
 BEHAVIORS = {
-    "plain": Behavior(_notes, weight=5),
-    "wins": Behavior(
-        lambda dice: [write("train.py", (TOY / "reference" / "train.py").read_text()), TRAIN], BEST_SCORE, 3
+    "plain": Behavior(_write_notes, weight=5),
+    "succeeds": Behavior(
+        lambda random: [write("train.py", (TOY / "reference" / "train.py").read_text()), TRAIN], BEST_SCORE, 3
     ),
-    "leaves nothing": Behavior(lambda dice: [execute("missing.py")], None, 2),
-    "slow": Behavior(_slow, weight=4),
-    "keeps variables": Behavior(_keeps, BEST_SCORE, 2),
-    "eats memory": Behavior(greedy("held = []\nwhile True: held.append(bytearray(2**24))"), weight=2),
-    "forks": Behavior(greedy("import os\nwhile True:\n    try: os.fork()\n    except OSError: pass")),
-    "opens files": Behavior(greedy("held = []\nwhile True: held.append(open('train.py'))"), weight=2),
-    "fills the disk": Behavior(greedy("for n in range(4): open(f'big{n}', 'wb').write(bytes(2**26))")),
-    "floods": Behavior(greedy("for _ in range(3000): print('x' * 999)")),
+    "submits nothing": Behavior(lambda random: [execute("missing.py")], None, 2),
+    "slow": Behavior(_run_slow_script, weight=4),
+    "uses variables": Behavior(_use_variables, BEST_SCORE, 2),
+    "exhausts memory": Behavior(
+        run_greedy_script("blocks = []\nwhile True: blocks.append(bytearray(2**24))"), weight=2
+    ),
+    "forks": Behavior(
+        run_greedy_script("import os\nwhile True:\n    try: os.fork()\n    except OSError: pass")
+    ),
+    "opens files": Behavior(
+        run_greedy_script("files = []\nwhile True: files.append(open('train.py'))"), weight=2
+    ),
+    "fills the disk": Behavior(
+        run_greedy_script("for n in range(4): open(f'big{n}', 'wb').write(bytes(2**26))")
+    ),
+    "floods the output": Behavior(run_greedy_script("for _ in range(3000): print('x' * 999)")),
     "leaves a daemon": Behavior(
-        greedy("import os, time\nif os.fork() == 0:\n    os.setsid()\n    os.fork()\n    time.sleep(1000)"),
+        run_greedy_script(
+            "import os, time\nif os.fork() == 0:\n    os.setsid()\n    os.fork()\n    time.sleep(1000)"
+        ),
         weight=2,
     ),
-    "crashes": Behavior(greedy("import ctypes\nctypes.string_at(0)")),
-    "kills itself": Behavior(greedy("import os\nos.kill(os.getpid(), 9)")),
+    "crashes": Behavior(run_greedy_script("import ctypes\nctypes.string_at(0)")),
+    "kills itself": Behavior(run_greedy_script("import os\nos.kill(os.getpid(), 9)")),
 }
 BAD_REPLIES: tuple[str, ...] = (
     "",
@@ -101,26 +110,29 @@ BAD_REPLIES += (
 
 
 class ScriptedRun(NamedTuple):
-    """One run: what its model says for each step, bad replies first; the steps; the score that must come of it."""
+    """One run: the replies of its model for each step, bad ones first; the steps; the expected score."""
 
     name: str
-    plot: str
+    behavior: str
     replies: tuple[tuple[str, ...], ...]
     calls: tuple[Call, ...]
     score: float | None
 
 
-def draw_run(dice: Random, name: str, bad: bool = True) -> ScriptedRun:
-    """A run at random; where the agent asks no model, there are no bad replies."""
-    plot = dice.choices(list(BEHAVIORS), [plot.weight for plot in BEHAVIORS.values()])[0]
-    calls = (*BEHAVIORS[plot].calls(dice), SUBMIT)
+def draw_run(random: Random, name: str, bad_replies: bool = True) -> ScriptedRun:
+    """Draw a random run; one whose agent uses no model has no bad replies."""
+    weights = [behavior.weight for behavior in BEHAVIORS.values()]
+    behavior = random.choices(list(BEHAVIORS), weights)[0]
+    calls = (*BEHAVIORS[behavior].calls(random), SUBMIT)
     replies = []
     for call in calls:
-        spoiled = dice.choices(BAD_REPLIES, k=dice.choice([1, 2, 3])) if bad and dice.random() < 0.15 else []
-        replies.append((*spoiled, f"Action: {call.action}\nAction Input: {json.dumps(call.args)}"))
-    return ScriptedRun(name, plot, tuple(replies), calls, BEHAVIORS[plot].score)
+        bad: list[str] = []
+        if bad_replies and random.random() < 0.15:
+            bad = random.choices(BAD_REPLIES, k=random.choice([1, 2, 3]))
+        replies.append((*bad, f"Action: {call.action}\nAction Input: {json.dumps(call.args)}"))
+    return ScriptedRun(name, behavior, tuple(replies), calls, BEHAVIORS[behavior].score)
 
 
-def render_script(part: ScriptedRun) -> str:
-    """All replies as the file of a scripted model."""
-    return REPLY_SEPARATOR.join(reply for replies in part.replies for reply in replies)
+def render_script(run: ScriptedRun) -> str:
+    """Format all replies as the file of a scripted model."""
+    return REPLY_SEPARATOR.join(reply for replies in run.replies for reply in replies)

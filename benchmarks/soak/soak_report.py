@@ -1,4 +1,4 @@
-"""The account of a soak, kept between slices, and the table that is made of it."""
+"""The results of a soak, stored between calls, and the table made from them."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -9,93 +9,100 @@ from pydantic import Field
 
 from mlagentbench.records import Record
 
-# MB and open files by which a batch's process may grow in a hundred runs, on the average of so many long rounds.
-# One run with large replies moves the memory by several MB, and a batch keeps each run's result.
-FLAT, FILES, ENOUGH = 2.0, 2.0, 3
+# The process of a batch may grow by this much per hundred runs, on average over at least so many long rounds.
+# One run with large replies changes the memory by several MB, and a batch keeps the result of each run.
+MAX_GROWTH_MB, MAX_GROWTH_FILES, MIN_LONG_ROUNDS = 2.0, 2.0, 3
 
 
 class SoakReport(Record):
-    """soak.json: what was done in all rounds so far, and what came of it."""
+    """soak.json: what was done in all rounds so far, and the results."""
 
     seed: int = 0
     rounds: int = 0
     seconds: float = 0.0
-    runs: Mapping[str, int] = Field(default_factory=dict)  # by what their agents did
-    blows: Mapping[str, int] = Field(default_factory=dict)
-    failures: Mapping[str, int] = Field(default_factory=dict)  # of the model
+    runs: Mapping[str, int] = Field(default_factory=dict)  # by behavior
+    injections: Mapping[str, int] = Field(default_factory=dict)
+    provider_failures: Mapping[str, int] = Field(default_factory=dict)
     bad_replies: int = 0
     steps: int = 0
     model_calls: int = 0
     processes: int = 0
-    cut_off: int = 0  # runs that a dead or stopped process left, and another one went on with
-    faults: Mapping[str, int] = Field(default_factory=dict)  # tries that ended as such, by their first words
-    touched: int = 0  # scores that differ because the script that made them was hit
-    repaid: int = 0  # answers of the model that a kill lost, and that were asked for again
-    slopes: tuple[float, ...] = ()  # MB in a hundred runs, of batches that were not killed
-    descriptors: tuple[float, ...] = ()  # the same for its open files
-    peak: float = 0.0  # MB of a batch's process
-    broken: tuple[str, ...] = ()
+    interrupted_runs: int = 0  # left by a killed or stopped process, and resumed by another
+    faults: Mapping[str, int] = Field(default_factory=dict)  # failed attempts, by the start of their note
+    altered_scores: int = 0  # scores that differ because their script was killed
+    repeated_replies: int = 0  # model replies lost by a kill and requested again
+    memory_growth_mb: tuple[float, ...] = ()  # per hundred runs, for batches that were not killed
+    file_growth: tuple[float, ...] = ()  # the same for open files
+    peak_mb: float = 0.0  # of the process of a batch
+    failed_checks: tuple[str, ...] = ()
 
     def plus(self, other: "SoakReport") -> "SoakReport":
-        """Both together."""
+        """Add two reports."""
         added = {}
         for name in type(self).model_fields:
-            one, two = getattr(self, name), getattr(other, name)
-            added[name] = dict(Counter(one) + Counter(two)) if isinstance(one, Mapping) else one + two
-        return self.model_validate({**added, "seed": self.seed, "peak": max(self.peak, other.peak)})
+            first, second = getattr(self, name), getattr(other, name)
+            is_mapping = isinstance(first, Mapping)
+            added[name] = dict(Counter(first) + Counter(second)) if is_mapping else first + second
+        return self.model_validate({**added, "seed": self.seed, "peak_mb": max(self.peak_mb, other.peak_mb)})
 
     @property
     def count(self) -> int:
-        """All runs."""
+        """The number of runs."""
         return sum(self.runs.values())
 
     @property
-    def verdict(self) -> tuple[str, ...]:
-        """Every promise that was broken."""
+    def all_failed_checks(self) -> tuple[str, ...]:
+        """The failed checks of all rounds, and too much growth."""
         grown: tuple[str, ...] = ()
-        for growth, most, what in ((self.slopes, FLAT, "MB"), (self.descriptors, FILES, "open files")):
-            if len(growth) >= ENOUGH and mean(growth) > most:
-                grown += (f"a batch grows by {mean(growth):.2f} {what} in a hundred runs",)
-        return self.broken + grown
+        for growth, limit, unit in (
+            (self.memory_growth_mb, MAX_GROWTH_MB, "MB"),
+            (self.file_growth, MAX_GROWTH_FILES, "open files"),
+        ):
+            if len(growth) >= MIN_LONG_ROUNDS and mean(growth) > limit:
+                grown += (f"a batch grows by {mean(growth):.2f} {unit} per hundred runs",)
+        return self.failed_checks + grown
 
     def table(self) -> str:
-        """For people."""
-        pace = f"{self.count / self.seconds * 60:.0f} a minute" if self.seconds else ""
+        """Format the report as a table."""
+        pace = f"{self.count / self.seconds * 60:.0f} per minute" if self.seconds else ""
         lines = [
             ("runs", f"{self.count:,}  ({self.rounds} rounds, {self.seconds / 60:.1f} minutes, {pace})"),
             *((f"  {name}", f"{number:,}") for name, number in sorted(self.runs.items())),
-            ("processes of ours", f"{self.processes:,}"),
+            ("mlagentbench processes", f"{self.processes:,}"),
             ("steps", f"{self.steps:,}"),
             ("model calls", f"{self.model_calls:,}, {self.bad_replies:,} bad replies"),
-            *((f"  the model: {name}", f"{number:,}") for name, number in sorted(self.failures.items())),
-            ("blows", f"{sum(self.blows.values()):,}"),
-            *((f"  {name}", f"{number:,}") for name, number in sorted(self.blows.items())),
-            ("runs cut off, and gone on with", f"{self.cut_off:,}"),
-            ("faults, counted and tried again", f"{sum(self.faults.values()):,}"),
-            *((f"  {name}", f"{number:,}") for name, number in sorted(self.faults.items())),
-            ("scores that a hit script changed", f"{self.touched:,}"),
-            ("answers lost by kills, asked again", f"{self.repaid:,}"),
-            (
-                "a batch grows in 100 runs by",
-                f"{_average(self.slopes)} MB, {_average(self.descriptors)} open files",
+            *(
+                (f"  provider failure: {name}", f"{number:,}")
+                for name, number in sorted(self.provider_failures.items())
             ),
-            ("memory of a batch, most", f"{self.peak:.0f} MB"),
-            ("promises broken", f"{len(self.verdict)}"),
+            ("injected faults", f"{sum(self.injections.values()):,}"),
+            *((f"  {name}", f"{number:,}") for name, number in sorted(self.injections.items())),
+            ("runs interrupted and resumed", f"{self.interrupted_runs:,}"),
+            ("faults, counted and retried", f"{sum(self.faults.values()):,}"),
+            *((f"  {name}", f"{number:,}") for name, number in sorted(self.faults.items())),
+            ("scores changed by a killed script", f"{self.altered_scores:,}"),
+            ("replies lost by kills, repeated", f"{self.repeated_replies:,}"),
+            (
+                "growth of a batch per 100 runs",
+                f"{_format_mean(self.memory_growth_mb)} MB, {_format_mean(self.file_growth)} open files",
+            ),
+            ("peak memory of a batch", f"{self.peak_mb:.0f} MB"),
+            ("failed checks", f"{len(self.all_failed_checks)}"),
         ]
         return "\n".join(f"{name:38} {value}" for name, value in lines)
 
 
-def _average(growth: tuple[float, ...]) -> str:
+def _format_mean(growth: tuple[float, ...]) -> str:
     return f"{mean(growth):+.2f}" if growth else "?"
 
 
 def read_report(path: Path, seed: int) -> SoakReport:
-    """The account so far."""
+    """Read the report so far."""
     return SoakReport.model_validate_json(path.read_bytes()) if path.is_file() else SoakReport(seed=seed)
 
 
-def write_report(path: Path, tally: SoakReport) -> None:
-    """Whole or not at all."""
-    whole = path.with_suffix(".part")
-    whole.write_text(tally.model_dump_json(indent=1))
-    whole.rename(path)
+def write_report(path: Path, report: SoakReport) -> None:
+    """Write the report atomically."""
+    temporary = path.with_suffix(".part")
+    temporary.write_text(report.model_dump_json(indent=1))
+    temporary.rename(path)

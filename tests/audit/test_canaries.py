@@ -14,8 +14,8 @@ from mlagentbench.system.cache import cache_dir
 
 PLANT_CODE = """
 import sys
-from mlagentbench.audit.canaries import planted
-with planted():
+from mlagentbench.audit.canaries import plant_host_secrets
+with plant_host_secrets():
     print("planted", flush=True)
     sys.stdin.read()
 """
@@ -35,7 +35,7 @@ def isolated_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_next_audit_removes_the_secrets_of_a_killed_audit_and_not_those_of_a_running_one(
-    places: Path,
+    isolated_home: Path,
 ) -> None:
     command = [sys.executable, "-c", PLANT_CODE]
     with (

@@ -1,4 +1,4 @@
-"""The soak's blows do what they say, and only for a moment."""
+"""The faults that a soak injects have the intended effect, and only for a moment."""
 
 import os
 import subprocess
@@ -12,13 +12,13 @@ import pytest
 
 from benchmarks.soak.injections import FaultInjection, Target, create_cgroup, draw_injections, mount_disk
 
-# Tries something again and again; tells when that begins to fail, and when it works again.
-TRYING = """
+# Repeats an operation; prints when it starts to fail, and when it works again.
+PROBE_CODE = """
 import os, sys
 before = None
 while True:
     try:
-        {deed}
+        {operation}
         now = "works"
     except OSError as error:
         now = error.strerror
@@ -26,7 +26,7 @@ while True:
         print(now, flush=True)
         before = now
 """
-DEEDS = {
+OPERATIONS = {
     "files": ("os.close(os.dup(1))", "Too many open files"),
     "processes": (
         "os.waitpid(os.posix_spawn('/bin/true', ['true'], {}), 0)",
@@ -37,8 +37,8 @@ DEEDS = {
 
 
 @contextmanager
-def trying(deed: str, *words: str) -> Iterator["subprocess.Popen[bytes]"]:
-    command = [sys.executable, "-c", TRYING.format(deed=deed), *words]
+def repeating(operation: str, *args: str) -> Iterator["subprocess.Popen[bytes]"]:
+    command = [sys.executable, "-c", PROBE_CODE.format(operation=operation), *args]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         try:
             yield process
@@ -46,57 +46,59 @@ def trying(deed: str, *words: str) -> Iterator["subprocess.Popen[bytes]"]:
             process.kill()
 
 
-@pytest.mark.parametrize("kind", DEEDS)
-def test_a_resource_ends_and_comes_back(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", OPERATIONS)
+def test_a_resource_is_exhausted_for_a_moment(kind: str, tmp_path: Path) -> None:
     if kind != "files" and os.geteuid() != 0:
-        pytest.skip("only root can do that")
-    deed, error = DEEDS[kind]
+        pytest.skip("needs root")
+    operation, error = OPERATIONS[kind]
     with (
         mount_disk(tmp_path) if kind == "disk" else create_cgroup() as group,
-        trying(deed, str(tmp_path)) as process,
+        repeating(operation, str(tmp_path)) as process,
     ):
         if kind == "processes":
             if group is None:
-                pytest.skip("no control group can be made")
+                pytest.skip("no control group can be created")
             (group / "cgroup.procs").write_text(str(process.pid))
         assert process.stdout and process.stdout.readline() == b"works\n"
-        # Some blows leave a little, which whoever tries may be content with: then it is dealt again.
-        dice, said = Random(1), b""
-        while error.encode() not in said:
-            assert Target(process, tmp_path, group, dice).inject(FaultInjection(kind, 0, 0.0, 0.3))
+        # An injection may leave enough for the operation to succeed; then it is repeated.
+        random, output = Random(1), b""
+        while error.encode() not in output:
+            assert Target(process, tmp_path, group, random).inject(FaultInjection(kind, 0, 0.0, 0.3))
             os.set_blocking(process.stdout.fileno(), False)
-            said = process.stdout.read() or b""
+            output = process.stdout.read() or b""
         os.set_blocking(process.stdout.fileno(), True)
-        assert said.endswith(b"works\n") or process.stdout.readline() == b"works\n"
+        assert output.endswith(b"works\n") or process.stdout.readline() == b"works\n"
         process.kill()
         process.wait()
     assert not group or not group.exists()
 
 
-def test_the_batch_is_killed_or_asked_to_stop_and_others_only_where_there_are_any(tmp_path: Path) -> None:
+def test_the_batch_is_killed_or_stopped_and_other_processes_only_if_they_exist(tmp_path: Path) -> None:
     for kind, code in (("batch", -9), ("stop", -15)):
-        with trying("pass") as process:
-            victim = Target(process, tmp_path, None, Random(1))
+        with repeating("pass") as process:
+            target = Target(process, tmp_path, None, Random(1))
             assert not any(
-                victim.inject(FaultInjection(other, 0, 0.0, 0.0)) for other in ("worker", "grader", "sandbox")
+                target.inject(FaultInjection(other, 0, 0.0, 0.0)) for other in ("worker", "grader", "sandbox")
             )
-            assert victim.inject(FaultInjection(kind, 0, 0.0, 0.0)) == kind and process.wait(10) == code
+            assert target.inject(FaultInjection(kind, 0, 0.0, 0.0)) == kind and process.wait(10) == code
 
 
-def test_who_is_asked_to_stop_twice_is_known(tmp_path: Path) -> None:
-    with trying("pass") as process:
-        victim = Target(process, tmp_path, None, Random(1))
-        assert [victim.inject(FaultInjection("stop", 0, 0.0, 0.0)) for _ in range(2)] == [
+def test_a_second_stop_request_is_counted_separately(tmp_path: Path) -> None:
+    with repeating("pass") as process:
+        target = Target(process, tmp_path, None, Random(1))
+        assert [target.inject(FaultInjection("stop", 0, 0.0, 0.0)) for _ in range(2)] == [
             "stop",
             "stop again",
         ]
 
 
-def test_blows_are_drawn_by_the_seed_and_come_in_order() -> None:
+def test_injections_are_drawn_from_the_seed_and_sorted() -> None:
     drawn = draw_injections(Random(3), ("batch", "stop"), 40)
     assert (
         drawn
         == draw_injections(Random(3), ("batch", "stop"), 40)
         != draw_injections(Random(4), ("batch", "stop"), 40)
     )
-    assert [blow.after for blow in drawn] == sorted(blow.after for blow in drawn) and drawn[-1].after <= 36
+    assert [injection.after for injection in drawn] == sorted(
+        injection.after for injection in drawn
+    ) and drawn[-1].after <= 36

@@ -1,4 +1,4 @@
-"""The soak sees whatever may be wrong with a run; else its silence would mean nothing."""
+"""The checks of a soak detect every kind of damage to a run."""
 
 import json
 import shutil
@@ -15,11 +15,11 @@ from mlagentbench.runner.setup import Setup
 from mlagentbench.runner.start import start_run
 
 CALLS = (write("a", "1"), write("a", "2"), TRAIN, SUBMIT)
-PART = ScriptedRun("part", "plain", (), CALLS, STARTER_SCORE)
+EXPECTED = ScriptedRun("run", "plain", (), CALLS, STARTER_SCORE)
 
 
-class Doer(Agent):
-    """Does the steps, and nothing else."""
+class CallsAgent(Agent):
+    """Makes the calls and nothing else."""
 
     def run(self, env: Environment) -> None:
         for call in CALLS:
@@ -28,15 +28,15 @@ class Doer(Agent):
 
 @pytest.fixture(scope="module")
 def original(setup: Setup, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that nothing happened to."""
-    place = tmp_path_factory.mktemp("original") / "run"
-    assert start_run(setup, "doer", place, agent=Doer()).score == STARTER_SCORE
-    return place
+    """An undamaged run."""
+    folder = tmp_path_factory.mktemp("original") / "run"
+    assert start_run(setup, "calls", folder, agent=CallsAgent()).score == STARTER_SCORE
+    return folder
 
 
 @pytest.fixture
-def whole(original: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
+def run_copy(original: Path, tmp_path: Path) -> Path:
+    """A copy of the undamaged run."""
     return shutil.copytree(original, tmp_path / "run", symlinks=True)
 
 
@@ -57,11 +57,11 @@ def drop_last_object(run: Path) -> None:
             path.unlink()
 
 
-SPOILS: dict[str, tuple[Callable[[Path], None], str]] = {
+DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "a lost result": (lambda run: (run / "result.json").unlink(), "there is no result"),
     "a fault": (
         lambda run: change(run / "result.json", ending="fault", note="?"),
-        "never came to its end: fault",
+        "did not finish: fault",
     ),
     "a lost step": (lambda run: drop_line(run / "trace.jsonl", 1), "line 2 is step 3"),
     "a lost last step": (lambda run: drop_line(run / "trace.jsonl", 3), "steps were lost"),
@@ -69,33 +69,36 @@ SPOILS: dict[str, tuple[Callable[[Path], None], str]] = {
         lambda run: (run / "trace.jsonl").write_bytes((run / "trace.jsonl").read_bytes() * 2),
         "line 5 is step 1",
     ),
-    "another step": (
+    "a changed step": (
         lambda run: (run / "trace.jsonl").write_text((run / "trace.jsonl").read_text().replace('"2"', '"3"')),
         "steps were lost, doubled or changed",
     ),
-    "a lost snapshot": (lambda run: drop_line(run / "snapshots" / "manifest.jsonl", 1), "another history"),
+    "a lost snapshot": (
+        lambda run: drop_line(run / "snapshots" / "manifest.jsonl", 1),
+        "a different history",
+    ),
     "a lost first snapshot": (
         lambda run: drop_line(run / "snapshots" / "manifest.jsonl", 0),
         "snapshots were lost",
     ),
-    "a lost content": (drop_last_object, "snapshots: "),
+    "a lost object": (drop_last_object, "snapshots: "),
 }
 
 
-def test_a_run_that_nothing_happened_to_is_whole(whole: Path, setup: Setup) -> None:
-    assert list(check_run(whole, PART, setup.data)) == [] and list_faults(whole) == []
+def test_an_undamaged_run_passes_all_checks(run_copy: Path, setup: Setup) -> None:
+    assert list(check_run(run_copy, EXPECTED, setup.data)) == [] and list_faults(run_copy) == []
 
 
-@pytest.mark.parametrize("spoil", SPOILS)
-def test_it_is_seen_if_there_is(spoil: str, whole: Path, setup: Setup) -> None:
-    deed, words = SPOILS[spoil]
-    deed(whole)
-    assert words in " ".join(check_run(whole, PART, setup.data))
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_is_detected(damage: str, run_copy: Path, setup: Setup) -> None:
+    apply_damage, message = DAMAGES[damage]
+    apply_damage(run_copy)
+    assert message in " ".join(check_run(run_copy, EXPECTED, setup.data))
 
 
-def test_faults_of_all_tries_are_counted_in_words_that_repeat(whole: Path) -> None:
-    (whole / "result-1.json").write_bytes((whole / "result.json").read_bytes())
+def test_the_faults_of_all_attempts_are_listed_without_paths_and_numbers(run_copy: Path) -> None:
+    (run_copy / "result-1.json").write_bytes((run_copy / "result.json").read_bytes())
     change(
-        whole / "result-1.json", ending="fault", note="TaskFault: cannot write /some/where/trace.jsonl: 28"
+        run_copy / "result-1.json", ending="fault", note="TaskFault: cannot write /some/where/trace.jsonl: 28"
     )
-    assert list_faults(whole) == ["TaskFault: cannot write …trace.jsonl: …"]
+    assert list_faults(run_copy) == ["TaskFault: cannot write …trace.jsonl: …"]

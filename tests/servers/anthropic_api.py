@@ -1,4 +1,4 @@
-"""An answer as Anthropic's messages put it."""
+"""Responses in the format of Anthropic: messages."""
 
 import json
 from collections.abc import Iterator
@@ -42,56 +42,61 @@ class Messages(ApiFormat):
     def build_stream_error(self, number: int) -> bytes:
         return format_event(self.build_error(ApiError(529, "Overloaded", "", None)), "error")
 
-    def _why(self, answer: Response) -> dict[str, Any]:
+    def _stop_reason(self, response: Response) -> dict[str, Any]:
         reasons = {"calls": "tool_use", "length": "max_tokens", "stop_sequence": "stop_sequence"}
         return {
-            "stop_reason": reasons.get(answer.finish_reason, "end_turn"),
-            "stop_sequence": answer.matched_stop or None,
+            "stop_reason": reasons.get(response.finish_reason, "end_turn"),
+            "stop_sequence": response.matched_stop or None,
         }
 
-    def _blocks(self, answer: Response) -> list[dict[str, Any]]:
-        blocks: list[dict[str, Any]] = [{"type": "text", "text": answer.text}] if answer.text else []
-        for call in answer.calls:
+    def _blocks(self, response: Response) -> list[dict[str, Any]]:
+        blocks: list[dict[str, Any]] = [{"type": "text", "text": response.text}] if response.text else []
+        for call in response.calls:
             use = {"type": "tool_use", "id": f"toolu_{call.id}", "name": call.name}
             blocks.append({**use, "input": json.loads(call.arguments)})
         return blocks
 
-    def _message(self, answer: Response, content: list[dict[str, Any]], said: int) -> dict[str, Any]:
+    def _message(
+        self, response: Response, content: list[dict[str, Any]], output_tokens: int
+    ) -> dict[str, Any]:
         usage = {
-            "input_tokens": answer.input_tokens,
+            "input_tokens": response.input_tokens,
             "cache_creation_input_tokens": 0,
             "cache_read_input_tokens": 0,
-            "output_tokens": said,
+            "output_tokens": output_tokens,
             "service_tier": "standard",
         }
         return {
-            "id": f"msg_{answer.number:06d}",
+            "id": f"msg_{response.number:06d}",
             "type": "message",
             "role": "assistant",
-            "model": answer.model,
+            "model": response.model,
             "content": content,
             "stop_reason": None,
             "stop_sequence": None,
             "usage": usage,
         }
 
-    def build_body(self, answer: Response) -> dict[str, Any]:
-        return {**self._message(answer, self._blocks(answer), answer.output_tokens), **self._why(answer)}
+    def build_body(self, response: Response) -> dict[str, Any]:
+        return {
+            **self._message(response, self._blocks(response), response.output_tokens),
+            **self._stop_reason(response),
+        }
 
-    def stream_events(self, answer: Response) -> Iterator[bytes]:
-        found: list[dict[str, Any]] = [{"type": "message_start", "message": self._message(answer, [], 1)}]
-        for index, block in enumerate(self._blocks(answer)):
+    def stream_events(self, response: Response) -> Iterator[bytes]:
+        events: list[dict[str, Any]] = [{"type": "message_start", "message": self._message(response, [], 1)}]
+        for index, block in enumerate(self._blocks(response)):
             if block["type"] == "text":
                 empty: dict[str, Any] = {"type": "text", "text": ""}
-                deltas = [{"type": "text_delta", "text": piece} for piece in answer.chunks]
+                deltas = [{"type": "text_delta", "text": piece} for piece in response.chunks]
             else:
                 empty = {**block, "input": {}}
                 pieces = ["", *split_in_half(json.dumps(block["input"]))]
                 deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
-            found.append({"type": "content_block_start", "index": index, "content_block": empty})
-            found += [{"type": "ping"}] if index == 0 else []
-            found += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
-            found.append({"type": "content_block_stop", "index": index})
-        end = {"delta": self._why(answer), "usage": {"output_tokens": answer.output_tokens}}
-        for event in [*found, {"type": "message_delta", **end}, {"type": "message_stop"}]:
+            events.append({"type": "content_block_start", "index": index, "content_block": empty})
+            events += [{"type": "ping"}] if index == 0 else []
+            events += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+            events.append({"type": "content_block_stop", "index": index})
+        end = {"delta": self._stop_reason(response), "usage": {"output_tokens": response.output_tokens}}
+        for event in [*events, {"type": "message_delta", **end}, {"type": "message_stop"}]:
             yield format_event(event, event["type"])

@@ -1,4 +1,4 @@
-"""An answer, and what every API makes of it: the whole, or events one after another."""
+"""A scripted completion, and the base class of the APIs that return it: as one body or as events."""
 
 import json
 from abc import ABC, abstractmethod
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-CHARS_PER_TOKEN = 4  # characters
+CHARS_PER_TOKEN = 4
 
 
 @dataclass(frozen=True)
 class Completion:
-    """What the model says, and the tools that it asks for: pairs of name and arguments (a str goes out as it is)."""
+    """The text of a reply and its tool calls: pairs of name and arguments (a str is sent as it is)."""
 
     text: str = ""
     calls: tuple[tuple[str, dict[str, Any] | str], ...] = ()
@@ -35,7 +35,7 @@ class RequestedCall:
 
 @dataclass(frozen=True)
 class Response:
-    """What one request gets: cut at its stop sequences and at its limit, with tokens counted."""
+    """The response to one request: truncated at stop sequences and the token limit, with tokens counted."""
 
     completion: Completion
     body: dict[str, Any]
@@ -44,15 +44,15 @@ class Response:
 
     @cached_property
     def _truncated(self) -> tuple[str, str, str]:
-        """The text, why it ended, and the stop sequence at which it did."""
-        text, why, at = self.completion.text, "stop", ""
+        """The text, the finish reason, and the stop sequence that ended it."""
+        text, reason, matched = self.completion.text, "stop", ""
         for stop in self.api.stop_sequences(self.body):
             if stop in text:
-                text, why, at = text.partition(stop)[0], "stop_sequence", stop
+                text, reason, matched = text.partition(stop)[0], "stop_sequence", stop
         limit = self.api.max_tokens(self.body)
         if limit and len(text) > limit * CHARS_PER_TOKEN:
-            text, why, at = text[: limit * CHARS_PER_TOKEN], "length", ""
-        return text, "calls" if self.completion.calls else why, at
+            text, reason, matched = text[: limit * CHARS_PER_TOKEN], "length", ""
+        return text, "calls" if self.completion.calls else reason, matched
 
     @property
     def text(self) -> str:
@@ -68,23 +68,24 @@ class Response:
 
     @property
     def chunks(self) -> list[str]:
-        return [
-            self.text[at : at + 2 * CHARS_PER_TOKEN] for at in range(0, len(self.text), 2 * CHARS_PER_TOKEN)
-        ]
+        size = 2 * CHARS_PER_TOKEN
+        return [self.text[start : start + size] for start in range(0, len(self.text), size)]
 
     @cached_property
     def calls(self) -> list[RequestedCall]:
         return [
             RequestedCall(
-                f"call_{self.number:04d}{at:02d}", name, args if isinstance(args, str) else json.dumps(args)
+                f"call_{self.number:04d}{index:02d}",
+                name,
+                args if isinstance(args, str) else json.dumps(args),
             )
-            for at, (name, args) in enumerate(self.completion.calls)
+            for index, (name, args) in enumerate(self.completion.calls)
         ]
 
     @property
     def input_tokens(self) -> int:
-        said = self.body.get("messages") or self.body.get("input") or ""
-        return len(json.dumps(said)) // CHARS_PER_TOKEN
+        messages = self.body.get("messages") or self.body.get("input") or ""
+        return len(json.dumps(messages)) // CHARS_PER_TOKEN
 
     @property
     def output_tokens(self) -> int:
@@ -96,9 +97,9 @@ class Response:
 
 
 class ApiFormat(ABC):
-    """One API."""
+    """The request and response format of one API."""
 
-    events_before_failure = 3  # events after which an answer has begun
+    events_before_failure = 3  # a broken stream fails after so many events
 
     @abstractmethod
     def stop_sequences(self, body: dict[str, Any]) -> list[str]: ...
@@ -110,18 +111,15 @@ class ApiFormat(ABC):
     def find_problem(self, body: dict[str, Any]) -> str: ...
 
     @abstractmethod
-    def build_body(self, answer: Response) -> dict[str, Any]: ...
+    def build_body(self, response: Response) -> dict[str, Any]: ...
 
     @abstractmethod
-    def stream_events(self, answer: Response) -> Iterator[bytes]: ...
+    def stream_events(self, response: Response) -> Iterator[bytes]: ...
 
     def build_stream_error(self, number: int) -> bytes:
-        """An error inside a stream that began well."""
-        return format_event(
-            self.build_error(
-                ApiError(503, "The server is overloaded", "server_error", "server_is_overloaded")
-            )
-        )
+        """An error event inside a stream."""
+        error = ApiError(503, "The server is overloaded", "server_error", "server_is_overloaded")
+        return format_event(self.build_error(error))
 
     def build_error(self, error: ApiError) -> dict[str, Any]:
         kind = error.kind or ("server_error" if error.status >= 500 else "invalid_request_error")
@@ -131,9 +129,9 @@ class ApiFormat(ABC):
 
 
 def format_event(body: dict[str, Any], event: str = "") -> bytes:
-    """One server-sent event."""
-    named = f"event: {event}\n" if event else ""
-    return f"{named}data: {json.dumps(body)}\n\n".encode()
+    """Format one server-sent event."""
+    header = f"event: {event}\n" if event else ""
+    return f"{header}data: {json.dumps(body)}\n\n".encode()
 
 
 def split_in_half(text: str) -> list[str]:

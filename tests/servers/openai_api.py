@@ -1,4 +1,4 @@
-"""An answer as OpenAI's chat completions and responses put it."""
+"""Responses in the formats of OpenAI: chat completions and responses."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -27,47 +27,47 @@ class Chat(ApiFormat):
             else ""
         )
 
-    def _usage(self, answer: Response) -> dict[str, Any]:
-        heard, said = answer.input_tokens, answer.output_tokens
+    def _usage(self, response: Response) -> dict[str, Any]:
+        input_tokens, output_tokens = response.input_tokens, response.output_tokens
         return {
-            "prompt_tokens": heard,
-            "completion_tokens": said,
-            "total_tokens": heard + said,
+            "prompt_tokens": input_tokens,
+            "completion_tokens": output_tokens,
+            "total_tokens": input_tokens + output_tokens,
             "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
             "completion_tokens_details": {"reasoning_tokens": 0, "audio_tokens": 0},
         }
 
-    def _finish(self, answer: Response) -> str:
-        return {"calls": "tool_calls", "length": "length"}.get(answer.finish_reason, "stop")
+    def _finish(self, response: Response) -> str:
+        return {"calls": "tool_calls", "length": "length"}.get(response.finish_reason, "stop")
 
-    def _head(self, answer: Response, kind: str) -> dict[str, Any]:
+    def _head(self, response: Response, kind: str) -> dict[str, Any]:
         return {
-            "id": f"chatcmpl-{answer.number:06d}",
+            "id": f"chatcmpl-{response.number:06d}",
             "object": kind,
             "created": CREATED_AT,
-            "model": answer.model,
+            "model": response.model,
             "system_fingerprint": "fp_wire",
         }
 
-    def build_body(self, answer: Response) -> dict[str, Any]:
-        message: dict[str, Any] = {"role": "assistant", "content": answer.text or None, "refusal": None}
-        if answer.calls:
+    def build_body(self, response: Response) -> dict[str, Any]:
+        message: dict[str, Any] = {"role": "assistant", "content": response.text or None, "refusal": None}
+        if response.calls:
             message["tool_calls"] = [
                 {
                     "id": call.id,
                     "type": "function",
                     "function": {"name": call.name, "arguments": call.arguments},
                 }
-                for call in answer.calls
+                for call in response.calls
             ]
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._finish(answer)}
-        choices = [choice] if answer.text or answer.calls else []
-        return {**self._head(answer, "chat.completion"), "choices": choices, "usage": self._usage(answer)}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._finish(response)}
+        choices = [choice] if response.text or response.calls else []
+        return {**self._head(response, "chat.completion"), "choices": choices, "usage": self._usage(response)}
 
-    def stream_events(self, answer: Response) -> Iterator[bytes]:
+    def stream_events(self, response: Response) -> Iterator[bytes]:
         deltas: list[dict[str, Any]] = [{"role": "assistant", "content": "", "refusal": None}]
-        deltas += [{"content": piece} for piece in answer.chunks]
-        for at, call in enumerate(answer.calls):
+        deltas += [{"content": piece} for piece in response.chunks]
+        for at, call in enumerate(response.calls):
             named = {
                 "index": at,
                 "id": call.id,
@@ -77,13 +77,13 @@ class Chat(ApiFormat):
             deltas.append({"tool_calls": [named]})
             for piece in split_in_half(call.arguments):
                 deltas.append({"tool_calls": [{"index": at, "function": {"arguments": piece}}]})
-        head = self._head(answer, "chat.completion.chunk")
+        head = self._head(response, "chat.completion.chunk")
         ends: list[tuple[dict[str, Any], str | None]] = [(delta, None) for delta in deltas]
-        for delta, finish in [*ends, ({}, self._finish(answer))]:
+        for delta, finish in [*ends, ({}, self._finish(response))]:
             choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
             yield format_event({**head, "choices": [choice]})
-        if (answer.body.get("stream_options") or {}).get("include_usage"):
-            yield format_event({**head, "choices": [], "usage": self._usage(answer)})
+        if (response.body.get("stream_options") or {}).get("include_usage"):
+            yield format_event({**head, "choices": [], "usage": self._usage(response)})
         yield b"data: [DONE]\n\n"
 
 
@@ -107,66 +107,71 @@ class Responses(ApiFormat):
         error = {"code": "server_is_overloaded", "message": "The server is overloaded", "param": None}
         return format_event({"type": "error", **error, "sequence_number": number}, "error")
 
-    def _response(self, answer: Response, status: str, output: list[dict[str, Any]]) -> dict[str, Any]:
-        heard, said = answer.input_tokens, answer.output_tokens
+    def _response(self, response: Response, status: str, output: list[dict[str, Any]]) -> dict[str, Any]:
+        input_tokens, output_tokens = response.input_tokens, response.output_tokens
         usage = {
-            "input_tokens": heard,
+            "input_tokens": input_tokens,
             "input_tokens_details": {"cached_tokens": 0},
-            "output_tokens": said,
+            "output_tokens": output_tokens,
             "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": heard + said,
+            "total_tokens": input_tokens + output_tokens,
         }
         return {
-            "id": f"resp_{answer.number:06d}",
+            "id": f"resp_{response.number:06d}",
             "object": "response",
             "created_at": CREATED_AT,
             "status": status,
             "error": None,
             "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
-            "instructions": answer.body.get("instructions"),
-            "model": answer.model,
+            "instructions": response.body.get("instructions"),
+            "model": response.model,
             "output": output,
             "parallel_tool_calls": True,
             "temperature": 1.0,
             "tool_choice": "auto",
-            "tools": answer.body.get("tools", []),
+            "tools": response.body.get("tools", []),
             "top_p": 1.0,
             "metadata": {},
             "usage": None if status == "in_progress" else usage,
         }
 
-    def _items(self, answer: Response) -> list[dict[str, Any]]:
+    def _items(self, response: Response) -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = []
-        if answer.text:
-            content = [{"type": "output_text", "text": answer.text, "annotations": [], "logprobs": []}]
+        if response.text:
+            content = [{"type": "output_text", "text": response.text, "annotations": [], "logprobs": []}]
             items.append(
-                {"id": f"msg_{answer.number:06d}", "type": "message", "role": "assistant", "content": content}
+                {
+                    "id": f"msg_{response.number:06d}",
+                    "type": "message",
+                    "role": "assistant",
+                    "content": content,
+                }
             )
-        for at, call in enumerate(answer.calls):
+        for at, call in enumerate(response.calls):
             named = {"call_id": call.id, "name": call.name, "arguments": call.arguments}
-            items.append({"id": f"fc_{answer.number:04d}{at:02d}", "type": "function_call", **named})
+            items.append({"id": f"fc_{response.number:04d}{at:02d}", "type": "function_call", **named})
         return [{**item, "status": "completed"} for item in items]
 
-    def _status(self, answer: Response) -> str:
-        return "incomplete" if answer.finish_reason == "length" else "completed"
+    def _status(self, response: Response) -> str:
+        return "incomplete" if response.finish_reason == "length" else "completed"
 
-    def build_body(self, answer: Response) -> dict[str, Any]:
-        return self._response(answer, self._status(answer), self._items(answer))
+    def build_body(self, response: Response) -> dict[str, Any]:
+        return self._response(response, self._status(response), self._items(response))
 
-    def stream_events(self, answer: Response) -> Iterator[bytes]:
-        begun = self._response(answer, "in_progress", [])
-        found: list[dict[str, Any]] = [
-            {"type": f"response.{name}", "response": begun} for name in ("created", "in_progress")
+    def stream_events(self, response: Response) -> Iterator[bytes]:
+        started = self._response(response, "in_progress", [])
+        events: list[dict[str, Any]] = [
+            {"type": f"response.{name}", "response": started} for name in ("created", "in_progress")
         ]
-        for index, item in enumerate(self._items(answer)):
+        for index, item in enumerate(self._items(response)):
             at = {"output_index": index, "item_id": item["id"]}
-            found += self._message(answer, item, at) if item["type"] == "message" else self._call(item, at)
-        status = self._status(answer)
-        found.append({"type": f"response.{status}", "response": self.build_body(answer)})
-        for number, event in enumerate(found):
+            events += self._message(response, item, at) if item["type"] == "message" else self._call(item, at)
+        status = self._status(response)
+        events.append({"type": f"response.{status}", "response": self.build_body(response)})
+        for number, event in enumerate(events):
             yield format_event({**event, "sequence_number": number}, event["type"])
 
-    def _message(self, answer: Response, item: dict[str, Any], at: dict[str, Any]) -> list[dict[str, Any]]:
+    def _message(self, response: Response, item: dict[str, Any], at: dict[str, Any]) -> list[dict[str, Any]]:
         part, inside = item["content"][0], {**at, "content_index": 0}
         opened = {**item, "status": "in_progress", "content": []}
         return [
@@ -174,9 +179,9 @@ class Responses(ApiFormat):
             {"type": "response.content_part.added", **inside, "part": {**part, "text": ""}},
             *(
                 {"type": "response.output_text.delta", **inside, "delta": piece, "logprobs": []}
-                for piece in answer.chunks
+                for piece in response.chunks
             ),
-            {"type": "response.output_text.done", **inside, "text": answer.text, "logprobs": []},
+            {"type": "response.output_text.done", **inside, "text": response.text, "logprobs": []},
             {"type": "response.content_part.done", **inside, "part": part},
             {"type": "response.output_item.done", "output_index": at["output_index"], "item": item},
         ]
