@@ -175,12 +175,12 @@ def measure_snapshots(folder: Path, files: int, size: int, limit: float) -> Iter
     change()
     walk_ms = median_seconds(lambda: walk(str(workspace)), 5) * 1000
     elapsed = median_seconds(change, 15) * 1000
-    growth_mb = (disk_usage(folder / "snapshots") - before) / count
+    growth_bytes = (disk_usage(folder / "snapshots") - before) / count
     size_text = f"{files:,} files, {files * size / MB:,.0f} MB"
     yield Figure(
         f"snapshot after one small change, {size_text}", elapsed, "ms", limit, walk_ms, "a walk with lstat"
     )
-    yield Figure("disk usage of each such snapshot", growth_mb / 1024, "kB", 16)
+    yield Figure("disk usage of each such snapshot", growth_bytes / 1024, "kB", 16)
     yield Figure(f"first snapshot, {size_text}", first, "s", 60)
 
 
