@@ -21,6 +21,7 @@ LAYERS = [
     {"agents", "grading"},
     {"environment"},
     {"actions"},
+    {"environment.context"},
     {"endpoint"},
     {"environment.model_calls"},
     {"models", "language"},

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from mlagentbench.cli.app import app as command_line
+from mlagentbench.cli import app as command_line
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.setup import Setup
 from mlagentbench.runner.start import start_run

@@ -1,40 +1,96 @@
-"""Finds a plugin by its file's name: there is no registry to edit."""
+"""Finds plugins: modules of this package by file name, and those of other packages by entry point.
+
+There is no registry to edit. A file `agents/my_agent.py` is the agent `my_agent`. An installed package adds one
+with an entry point in the group `mlagentbench.agents` (or `.tasks`, `.actions`, `.models`, `.sandboxes`):
+
+    [project.entry-points."mlagentbench.agents"]
+    my-agent = "my_package.my_agent"
+
+The value is a module, or `module:object` for a class, function or folder in it.
+"""
 
 import importlib.util
 import inspect
 import sys
+from functools import cache
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from mlagentbench.errors import UsageError
 
 PACKAGE_DIR = Path(__file__).parent
-Base = TypeVar("Base")
+T = TypeVar("T")
 
 
-def plugin_names(room: str) -> list[str]:
-    """The plugins of a room, or of a.room.within.one: its modules, less `base`."""
-    folder = PACKAGE_DIR.joinpath(*room.split("."))
-    return sorted(m.name for m in iter_modules([str(folder)]) if m.name != "base")
+def builtin_names(package: str) -> list[str]:
+    """The plugins in one of our packages, such as `agents` or `audit.attacks`: its modules except `base`."""
+    folder = PACKAGE_DIR.joinpath(*package.split("."))
+    return sorted(module.name for module in iter_modules([str(folder)]) if module.name != "base")
 
 
-def load_plugin(room: str, name: str) -> ModuleType:
-    """The module `name` of `room`."""
-    if name not in plugin_names(room):
-        raise UsageError(f"no {name!r} among the {room}; there are: {', '.join(plugin_names(room))}")
-    return import_module(".".join(["mlagentbench", *room.split("/"), name]))
+@cache
+def installed_plugins(kind: str) -> dict[str, EntryPoint]:
+    """The plugins of other installed packages, by name; `kind` is the end of their entry-point group."""
+    return {point.name: point for point in entry_points(group=f"mlagentbench.{kind}")}
+
+
+def plugin_names(package: str) -> list[str]:
+    """All plugins of a kind, ours first to be found; a third-party plugin cannot replace one of ours."""
+    return sorted({*builtin_names(package), *installed_plugins(package)})
+
+
+def load_plugin(package: str, name: str) -> Any:
+    """The plugin `name`: a module of ours, or whatever the entry point of another package refers to.
+
+    Raises:
+        UsageError: There is no such plugin, or another package's plugin cannot be imported.
+    """
+    if name in builtin_names(package):
+        return import_module(f"mlagentbench.{package}.{name}")
+    if name in installed_plugins(package):
+        return load_entry_point(installed_plugins(package)[name])
+    raise UsageError(f"No {name!r} in {package}. Available: {', '.join(plugin_names(package))}.")
+
+
+def load_entry_point(point: EntryPoint) -> Any:
+    """What an entry point refers to; an error of the other package is one line."""
+    try:
+        return point.load()
+    except (Exception, SystemExit) as error:
+        raise UsageError(
+            f"The plugin {point.name} ({point.value}) cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+
+
+def load_class(package: str, name: str, base: type[T]) -> type[T]:
+    """The class of plugin `name`: the only subclass of `base` in its module, or the class it refers to.
+
+    Raises:
+        UsageError: The plugin does not exist or is not a subclass of `base`.
+    """
+    plugin = load_plugin(package, name)
+    if isinstance(plugin, ModuleType):
+        return find_single_subclass(plugin, base)
+    if isinstance(plugin, type) and issubclass(plugin, base):
+        return plugin
+    raise UsageError(f"The plugin {name} must be a module or a subclass of {base.__name__}, not {plugin!r}.")
 
 
 def load_module_from_file(path: Path) -> ModuleType:
-    """The module in a file anywhere."""
+    """The module in a Python file anywhere on disk.
+
+    Raises:
+        UsageError: The file does not exist or cannot be imported.
+    """
     if not path.is_file():
-        raise UsageError(f"there is no file {path}")
+        raise UsageError(f"No such file: {path}")
     spec = importlib.util.spec_from_file_location(f"plugin_{path.stem}", path)
     if spec is None or spec.loader is None:
-        raise UsageError(f"{path} is not a Python file")
+        raise UsageError(f"{path} is not a Python file.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     try:
@@ -44,12 +100,18 @@ def load_module_from_file(path: Path) -> ModuleType:
     return module
 
 
-def find_single_subclass(module: ModuleType, base: type[Base]) -> type[Base]:
-    """The one subclass of `base` that the module defines; abstract ones, from which others are made, do not count."""
+def find_single_subclass(module: ModuleType, base: type[T]) -> type[T]:
+    """The one concrete subclass of `base` that the module itself defines.
+
+    Raises:
+        UsageError: The module defines none, or several.
+    """
     classes = {
-        thing for thing in vars(module).values() if isinstance(thing, type) and not inspect.isabstract(thing)
+        value for value in vars(module).values() if isinstance(value, type) and not inspect.isabstract(value)
     }
-    found = [kind for kind in classes if issubclass(kind, base) and kind.__module__ == module.__name__]
-    if len(found) != 1:
-        raise UsageError(f"{module.__file__} must define one {base.__name__}, not {len(found)}")
-    return found[0]
+    subclasses = [cls for cls in classes if issubclass(cls, base) and cls.__module__ == module.__name__]
+    if len(subclasses) != 1:
+        raise UsageError(
+            f"{module.__file__} must define exactly one {base.__name__}, but defines {len(subclasses)}."
+        )
+    return subclasses[0]

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from mlagentbench.actions.base import ActionContext
 from mlagentbench.audit import audit as audit_module
 from mlagentbench.audit.attacks.base import Attack, attack_names, load_attack
 from mlagentbench.audit.audit import run_audit
 from mlagentbench.audit.context import AttackContext
 from mlagentbench.cli.audit import format_table
+from mlagentbench.environment.context import ActionContext
 from mlagentbench.errors import Fault, SandboxFault, UsageError
 from mlagentbench.runner.setup import prepare_setup
 from mlagentbench.task import Task

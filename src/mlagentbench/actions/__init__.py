@@ -1,1 +1,1 @@
-"""What an agent may do: one file an action, one function, named as its file."""
+"""What an agent can do: one file per action, with one function named as the file."""

@@ -1,150 +1,75 @@
-"""What an action is: a function of the world and of arguments whose schema is the function's own signature."""
+"""What an action is: a function of the run's context and of arguments. Its signature is the schema."""
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from difflib import unified_diff
 from functools import cache, cached_property
-from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from mlagentbench import discovery
-from mlagentbench.environment.model_calls import ModelCalls
-from mlagentbench.errors import ActionError, PromptTooLong, UsageError
-from mlagentbench.records import Execution, Limits, Message, Prompt, Role, Step
-from mlagentbench.runtimes.base import Runtime
-from mlagentbench.sandbox.access_log.recording import AccessLog
-from mlagentbench.sandbox.base import Sandbox, SandboxSpec
-from mlagentbench.sandbox.output import CommandOutput
-from mlagentbench.sandbox.repl import Repl
-from mlagentbench.system.stop_token import StopToken
-from mlagentbench.workspace.files import Workspace
-from mlagentbench.workspace.store import Store
+from mlagentbench.environment.context import ActionContext
+from mlagentbench.errors import ActionError, UsageError
 
-if TYPE_CHECKING:
-    from mlagentbench.endpoint.external_program import ExternalProgram
+MAX_DIFF_CHARS = 10_000
+MAX_DIFF_LINE_PAIRS = 4_000_000  # lines times lines: beyond that, computing a diff can take minutes
 
-AskPerson = Callable[[str], str]
-MAX_REPLY_TOKENS = 4000  # tokens that a model may answer with
-MAX_RESEARCH_LOG_CHARS = 40_000  # characters of the research log
-MAX_DIFF_CHARS = 10_000  # characters of a difference
-MAX_DIFF_LINE_PAIRS = 4_000_000  # lines times lines of it: beyond, finding it can take minutes
-
-
-@dataclass
-class ActionContext:
-    """What actions work on."""
-
-    workspace: Workspace
-    store: Store
-    sandbox: Sandbox
-    runtime: Runtime
-    limits: Limits
-    outputs_dir: Path
-    model_calls: ModelCalls
-    seed: int = 0
-    ask_person: AskPerson | None = None
-    stop_token: StopToken = field(default_factory=StopToken)
-    steps: list[Step] = field(default_factory=list)
-    step_time_limit_s: float = 0.0  # what the step at hand may take
-    research_notes: list[str] = field(default_factory=list)  # the research log
-    repl: Repl | None = None
-    external_program: "ExternalProgram | None" = None
-    output: CommandOutput | None = None
-    execution: Execution | None = None
-    access_log: AccessLog | None = None  # the access ledger
-
-    def __post_init__(self) -> None:
-        self.store.mapped_inodes = self.mapped_inodes
-
-    def mapped_inodes(self) -> set[int]:
-        """The files that are memory of somebody who lives on between two steps, by inode."""
-        return {inode for each in (self.repl, self.external_program) if each for inode in each.mapped_inodes}
-
-    @property
-    def step_output_path(self) -> Path:
-        """Where the whole output of the step at hand goes."""
-        self.outputs_dir.mkdir(exist_ok=True)
-        return self.outputs_dir / f"step-{len(self.steps) + 1:04d}.txt"
-
-    @property
-    def program_output_path(self) -> Path:
-        """Where the whole output of an outside program goes."""
-        self.outputs_dir.mkdir(exist_ok=True)
-        return self.outputs_dir / "program.txt"
-
-    def sandbox_spec(self) -> SandboxSpec:
-        """What the agent's commands may see and use; read-only is what is read-only now."""
-        return SandboxSpec(
-            workspace=self.workspace.root,
-            runtime=self.runtime,
-            limits=self.limits,
-            read_only_paths=tuple(self.workspace.find_read_only_paths()),
-            environment={"SEED": str(self.seed)},
-            uid=self.workspace.owner,
-            stop_token=self.stop_token,
-            access_log=self.access_log,
-            is_workspace_idle=lambda: not self.repl or self.repl.stayed_paused,
-        )
-
-    def research_log_text(self) -> str:
-        """All notes; of very many the latest."""
-        if not self.research_notes:
-            raise ActionError("the research log is empty")
-        return "\n\n".join(self.research_notes)[-MAX_RESEARCH_LOG_CHARS:]
-
-    def ask_model(self, text: str, role: Role, repeated_chars: int = 0) -> str:
-        """What a model says to one message, in which it must repeat `room` characters, or about as many."""
-        prompt = Prompt(
-            messages=(Message(role="user", text=text),), max_tokens=MAX_REPLY_TOKENS + repeated_chars // 2
-        )
-        try:
-            return self.model_calls.ask(prompt, role).text
-        except UsageError as error:
-            raise ActionError("this run has no model that could do that") from error
-        except PromptTooLong as error:
-            raise ActionError(f"the model cannot take so much at once: {error}") from error
-
-    def close(self) -> None:
-        """End what outlives a step but must not outlive the run."""
-        if self.repl:
-            self.repl.close()
-            self.repl = None
-        if self.external_program:
-            self.external_program.close()
-            self.external_program = None
-        if self.access_log:
-            self.access_log.close()
-        self.sandbox.release_workspace(SandboxSpec(self.workspace.root, self.runtime))
+ActionFunction = Callable[..., str]
+PROBLEMS = {"missing": "is missing", "extra_forbidden": "is not an argument of this action"}
 
 
 class Action:
-    """One thing that an agent can do."""
+    """One thing that an agent can do. Made by the decorator `action`.
 
-    def __init__(self, module: ModuleType) -> None:
-        short = module.__name__.rpartition(".")[2]
-        self.name: str = getattr(module, "NAME", short.replace("_", " ").title())
-        self.changes_workspace: bool = getattr(module, "CHANGES", True)
-        self.reruns_on_resume: bool = getattr(module, "REPLAYED", False)  # what it does is nowhere on disk
-        self.ends_run: bool = getattr(module, "ENDS", False)
-        self.needs_person: bool = getattr(module, "INTERACTIVE", False)
-        self.is_internal: bool = getattr(module, "HIDDEN", False)  # for the harness's own use
-        self.needs_model: bool = getattr(module, "MODEL", False)  # whether it asks one
-        self._function: Callable[..., str] = getattr(module, short)
-        text, _, arguments = inspect.cleandoc(self._function.__doc__ or "").partition("Args:\n")
+    Attributes:
+        name: The name that agents use, such as "Read File".
+        description: The function's docstring without its arguments.
+        changes_workspace: Whether a snapshot is taken after it.
+        reruns_on_resume: Whether a resumed run runs it again, because its effect is not on disk.
+        ends_run: Whether it submits the workspace.
+        needs_person: Whether it is offered only in interactive runs.
+        needs_model: Whether it is offered only in runs with a model.
+        is_internal: Whether it is for the harness itself and never offered to agents.
+    """
+
+    def __init__(
+        self,
+        function: ActionFunction,
+        *,
+        name: str = "",
+        changes_workspace: bool = True,
+        reruns_on_resume: bool = False,
+        ends_run: bool = False,
+        needs_person: bool = False,
+        needs_model: bool = False,
+        is_internal: bool = False,
+    ) -> None:
+        self.name = name or function.__name__.replace("_", " ").title()
+        self.changes_workspace = changes_workspace
+        self.reruns_on_resume = reruns_on_resume
+        self.ends_run = ends_run
+        self.needs_person = needs_person
+        self.needs_model = needs_model
+        self.is_internal = is_internal
+        self._function = function
+        text, _, arguments = inspect.cleandoc(function.__doc__ or "").partition("Args:\n")
         self.description = " ".join(text.split())
-        self._notes = dict(line.strip().split(": ", 1) for line in arguments.splitlines() if ": " in line)
+        self._argument_docs = dict(
+            line.strip().split(": ", 1) for line in arguments.splitlines() if ": " in line
+        )
 
     @cached_property
     def arguments(self) -> type[BaseModel]:
-        """The arguments as a record."""
+        """The arguments as a pydantic model."""
         fields: dict[str, Any] = {}
         for name, parameter in list(inspect.signature(self._function).parameters.items())[1:]:
             default = ... if parameter.default is parameter.empty else parameter.default
-            fields[name] = (parameter.annotation, Field(default, description=self._notes.get(name, "")))
+            fields[name] = (
+                parameter.annotation,
+                Field(default, description=self._argument_docs.get(name, "")),
+            )
         return create_model(self.name, __config__=ConfigDict(extra="forbid"), **fields)
 
     @property
@@ -154,60 +79,103 @@ class Action:
 
     @property
     def usage(self) -> str:
-        """How to call it, for whoever got it wrong."""
-        told = {name: info.description or "..." for name, info in self.arguments.model_fields.items()}
-        return "{" + ", ".join(f'"{name}": [{note}]' for name, note in told.items()) + "}"
+        """The arguments as a JSON object with their descriptions."""
+        docs = {name: info.description or "..." for name, info in self.arguments.model_fields.items()}
+        return "{" + ", ".join(f'"{name}": [{doc}]' for name, doc in docs.items()) + "}"
 
-    def __call__(self, world: ActionContext, args: dict[str, Any]) -> str:
-        """Check the arguments, then act."""
+    def __call__(self, context: ActionContext, args: dict[str, Any]) -> str:
+        """Check the arguments and run the action.
+
+        Raises:
+            ActionError: An argument is wrong, or the action failed.
+        """
         try:
             checked = self.arguments.model_validate(args)
         except ValidationError as error:
             first = error.errors()[0]
             name = ".".join(str(part) for part in first["loc"])
-            what = {"missing": "is missing", "extra_forbidden": "is not an argument of it"}
-            problem = what.get(first["type"], first["msg"].lower())
+            problem = PROBLEMS.get(first["type"], first["msg"].lower())
             raise ActionError(f"{self.name}: {name} {problem}. The arguments are: {self.usage}") from error
-        return self._function(world, **{name: getattr(checked, name) for name in self.arguments.model_fields})
+        return self._function(
+            context, **{name: getattr(checked, name) for name in self.arguments.model_fields}
+        )
+
+
+def action(
+    *,
+    name: str = "",
+    changes_workspace: bool = True,
+    reruns_on_resume: bool = False,
+    ends_run: bool = False,
+    needs_person: bool = False,
+    needs_model: bool = False,
+    is_internal: bool = False,
+) -> Callable[[ActionFunction], Action]:
+    """Turn a function into an Action; the keywords are the attributes of Action.
+
+    The function takes the ActionContext first. Its other parameters are the arguments of the action, described in
+    its docstring under "Args:". It returns the observation and raises ActionError for failures that the agent
+    should see.
+    """
+
+    def decorate(function: ActionFunction) -> Action:
+        return Action(
+            function,
+            name=name,
+            changes_workspace=changes_workspace,
+            reruns_on_resume=reruns_on_resume,
+            ends_run=ends_run,
+            needs_person=needs_person,
+            needs_model=needs_model,
+            is_internal=is_internal,
+        )
+
+    return decorate
 
 
 def load_actions(interactive: bool = False, models: bool = False) -> dict[str, Action]:
-    """All actions, by the names that agents use; some need a person, some a model."""
-    found = (
-        action
+    """The actions of a run by name; some need a person, some a model."""
+    return {
+        action.name: action
         for action in _load_all_actions()
         if action.needs_person <= interactive and action.needs_model <= models
-    )
-    return {action.name: action for action in found}
+    }
 
 
 @cache
 def _load_all_actions() -> tuple[Action, ...]:
-    """Made once: the classes of their arguments are heavy, and of every run would stay until the collector comes by."""
-    return tuple(Action(discovery.load_plugin("actions", name)) for name in discovery.plugin_names("actions"))
+    """All actions, loaded once: their argument classes are large and would otherwise accumulate per run."""
+    return tuple(_load_action(name) for name in discovery.plugin_names("actions"))
+
+
+def _load_action(name: str) -> Action:
+    plugin = discovery.load_plugin("actions", name)
+    loaded = getattr(plugin, name.replace("-", "_"), None) if isinstance(plugin, ModuleType) else plugin
+    if not isinstance(loaded, Action):
+        raise UsageError(
+            f"The action {name} must be a function with that name, decorated with @action(); got {loaded!r}."
+        )
+    return loaded
 
 
 def format_text_diff(old: str, new: str, old_name: str, new_name: str) -> str:
-    """What is different between two texts, cut to what an observation can hold; of too many lines, only how many."""
+    """A unified diff of two texts, truncated to what an observation can hold; for huge diffs only the sizes."""
     before, after = old.splitlines(), new.splitlines()
     if _count_differing_line_pairs(before, after) > MAX_DIFF_LINE_PAIRS:
-        return (
-            f"{len(before):,} lines became {len(after):,}; they are too many, and too different, to compare"
-        )
-    change = "\n".join(unified_diff(before, after, old_name, new_name, lineterm=""))
-    return (
-        change
-        if len(change) <= MAX_DIFF_CHARS
-        else f"{change[:MAX_DIFF_CHARS]}\n[... {len(change) - MAX_DIFF_CHARS:,} more characters ...]"
-    )
+        return f"{len(before):,} lines became {len(after):,}; the diff is too large to show"
+    diff = "\n".join(unified_diff(before, after, old_name, new_name, lineterm=""))
+    if len(diff) <= MAX_DIFF_CHARS:
+        return diff
+    return f"{diff[:MAX_DIFF_CHARS]}\n[... {len(diff) - MAX_DIFF_CHARS:,} more characters ...]"
 
 
 def _count_differing_line_pairs(before: Sequence[str], after: Sequence[str]) -> int:
-    """How many pairs of lines there are between what both begin with and what both end with."""
+    """How many pairs of lines remain between the common beginning and the common end."""
     shorter = min(len(before), len(after))
-    same = next((at for at in range(shorter) if before[at] != after[at]), shorter)
-    alike = next((at for at in range(shorter - same) if before[-1 - at] != after[-1 - at]), shorter - same)
-    return (len(before) - same - alike) * (len(after) - same - alike)
+    prefix = next((at for at in range(shorter) if before[at] != after[at]), shorter)
+    rest = shorter - prefix
+    suffix = next((at for at in range(rest) if before[-1 - at] != after[-1 - at]), rest)
+    return (len(before) - prefix - suffix) * (len(after) - prefix - suffix)
 
 
 def number_lines(lines: Sequence[str], first: int) -> str:

@@ -1,28 +1,29 @@
-"""Action: Command. Not offered to agents: the harness's own step for an outside program."""
+"""Action: Command. Internal: one turn of an external program. Never offered to agents."""
 
-from mlagentbench.actions.base import ActionContext
+from mlagentbench.actions.base import action
 from mlagentbench.actions.execute_script import format_outcome
+from mlagentbench.environment.context import ActionContext
 from mlagentbench.errors import ActionError
 
-HIDDEN = True
 
-
-def command(world: ActionContext, turn: int) -> str:
-    """Let the outside program run until it asks a model, ends, or hits a limit.
+@action(is_internal=True)
+def command(context: ActionContext, turn: int) -> str:
+    """Let the external program run until it asks a model, exits, or hits a limit.
 
     Args:
-        turn: how often it was let run
+        turn: the number of this turn
     """
-    outside = world.external_program
-    if outside is None:
-        raise ActionError("there is no outside program")
-    world.output = outside.output
-    before = outside.output.size_bytes
-    how = outside.run_until_request(world.step_time_limit_s)
-    said = outside.output.text if outside.output.size_bytes > before else ""
-    if how == "asks":
-        return f"{said}\n[it asks the model]".lstrip()
-    done = outside.finish()
-    world.external_program = None
-    world.execution = done.replace(output_file=world.program_output_path.name)
-    return f"{format_outcome(done, world.limits, world.step_time_limit_s)}\n{outside.output.text}".rstrip()
+    program = context.external_program
+    if program is None:
+        raise ActionError("No external program is running.")
+    context.output = program.output
+    size_before = program.output.size_bytes
+    event = program.run_until_request(context.step_time_limit_s)
+    printed = program.output.text if program.output.size_bytes > size_before else ""
+    if event == "asks":
+        return f"{printed}\n[it asks the model]".lstrip()
+    execution = program.finish()
+    context.external_program = None
+    context.execution = execution.replace(output_file=context.program_output_path.name)
+    outcome = format_outcome(execution, context.limits, context.step_time_limit_s)
+    return f"{outcome}\n{program.output.text}".rstrip()

@@ -1,24 +1,24 @@
 """Action: Edit Script Segment (AI)."""
 
-from mlagentbench.actions.base import ActionContext
+from mlagentbench.actions.base import action
 from mlagentbench.actions.edit_script_ai import read_script, save_script
+from mlagentbench.environment.context import ActionContext
 from mlagentbench.errors import ActionError
 from mlagentbench.language.prompts import fill_prompt
 from mlagentbench.language.replies import extract_code
 from mlagentbench.workspace.paths import format_path
 
-NAME, MODEL = "Edit Script Segment (AI)", True
 
-
+@action(name="Edit Script Segment (AI)", needs_model=True)
 def edit_script_segment_ai(
-    world: ActionContext,
+    context: ActionContext,
     script_name: str,
     start_line_number: int,
     end_line_number: int,
     edit_instruction: str,
     save_name: str,
 ) -> str:
-    """Have some lines of a script changed by describing the change. Shows what was changed.
+    """Have a model edit some lines of a script from a description. Shows the changes.
 
     Args:
         script_name: a valid script name with relative path to the workspace, if needed
@@ -27,20 +27,22 @@ def edit_script_segment_ai(
         edit_instruction: a detailed step by step description of how to edit these lines
         save_name: the name to save the new script under, with relative path to the workspace
     """
-    old = read_script(world, script_name)
+    old = read_script(context, script_name)
     lines = old.splitlines(keepends=True)
     if not 1 <= start_line_number <= end_line_number <= len(lines):
         raise ActionError(
-            f"{format_path(script_name)} has {len(lines)} lines: both numbers must lie within, in order"
+            f"{format_path(script_name)} has {len(lines)} lines: both line numbers must lie within it, in order."
         )
-    before, segment = lines[: start_line_number - 1], lines[start_line_number - 1 : end_line_number]
-    told = {"first": str(start_line_number), "last": str(end_line_number), "instruction": edit_instruction}
-    asked = fill_prompt(
+    before, after = lines[: start_line_number - 1], lines[end_line_number:]
+    segment = "".join(lines[start_line_number - 1 : end_line_number])
+    question = fill_prompt(
         "edit_segment",
         name=format_path(script_name),
-        segment="".join(segment).rstrip("\n"),
         content=old,
-        **told,
+        segment=segment.rstrip("\n"),
+        first=str(start_line_number),
+        last=str(end_line_number),
+        instruction=edit_instruction,
     )
-    new = extract_code(world.ask_model(asked, "edit", repeated_chars=len("".join(segment))))
-    return save_script(world, script_name, save_name, old, "".join([*before, new, *lines[end_line_number:]]))
+    new = extract_code(context.ask_model(question, "edit", repeated_chars=len(segment)))
+    return save_script(context, script_name, save_name, old, "".join([*before, new, *after]))

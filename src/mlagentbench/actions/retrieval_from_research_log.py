@@ -1,15 +1,16 @@
 """Action: Retrieval from Research Log."""
 
-from mlagentbench.actions.base import ActionContext
+from mlagentbench.actions.base import action
+from mlagentbench.environment.context import ActionContext
 from mlagentbench.language.prompts import fill_prompt
 
-NAME, MODEL, CHANGES = "Retrieval from Research Log", True, False
 
-
-def retrieval_from_research_log(world: ActionContext, current_plan: str) -> str:
-    """Get what matters now from the research log.
+@action(name="Retrieval from Research Log", changes_workspace=False, needs_model=True)
+def retrieval_from_research_log(context: ActionContext, current_plan: str) -> str:
+    """Get the notes of the research log that are relevant to the current plan.
 
     Args:
-        current_plan: a detailed description of the research plan and of where it stands
+        current_plan: a detailed description of the research plan and its status
     """
-    return world.ask_model(fill_prompt("retrieve", log=world.research_log_text(), plan=current_plan), "fast")
+    question = fill_prompt("retrieve", log=context.research_log_text(), plan=current_plan)
+    return context.ask_model(question, "fast")

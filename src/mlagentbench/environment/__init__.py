@@ -1,1 +1,15 @@
 """What an agent works in: actions, budget, recorded steps and model calls."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mlagentbench.environment.environment import Environment as Environment
+
+
+def __getattr__(name: str) -> object:
+    """`from mlagentbench.environment import Environment`, imported late because actions import this package too."""
+    if name == "Environment":
+        from mlagentbench.environment.environment import Environment
+
+        return Environment
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""The agent's world: actions, budget, steps; every step is on disk before the next begins."""
+"""The environment an agent works in: actions, budget and steps. Every step is on disk before the next one starts."""
 
 import difflib
 import time
@@ -6,10 +6,10 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from mlagentbench.actions import base as actions
-from mlagentbench.actions.base import MAX_REPLY_TOKENS, Action, ActionContext
-from mlagentbench.actions.python_repl import NAME as REPL
-from mlagentbench.actions.python_repl import rerun_command
+from mlagentbench.actions.base import Action, load_actions
+from mlagentbench.actions.python_repl import python_repl, rerun_command
+from mlagentbench.environment.context import MAX_REPLY_TOKENS, ActionContext
+from mlagentbench.environment.model_calls import CallContext
 from mlagentbench.errors import ActionError, Fault, PromptTooLong, RunOver, UsageError
 from mlagentbench.records import BYTES_PER_GB, Call, Ending, Message, Prompt, Reply, Role, RunSpec, Step, Tool
 from mlagentbench.system.journal import Journal, escape_invalid_utf8
@@ -17,25 +17,51 @@ from mlagentbench.task import Task
 from mlagentbench.workspace.paths import format_path
 from mlagentbench.workspace.store import WorkspaceTooLarge
 
-MAX_CALLS_AFTER_END = 100  # calls after the end
-RESUMED_AFTER_STEP = "what was stopped after its step had itself woken, and was ended"
+MAX_CALLS_AFTER_END = 100  # then an agent that ignores RunOver is stopped by SystemExit
+RESUMED_AFTER_STEP = "A background process resumed after its step and was terminated"
 
 
 class Environment:
-    """One attempt at one task; recorded steps, if there are any, answer the agent until they run out."""
+    """One attempt at one task.
+
+    An agent calls `step` to act and `ask` to query a model, until `done`. The environment records every step and
+    every model call, takes a snapshot of the workspace after each step, and enforces the limits. In a resumed run,
+    recorded steps and replies answer the agent until they run out.
+
+    Attributes:
+        task: The task; `task.description` is what the agent reads.
+        spec: What was asked for: limits, seed, models.
+        actions: The available actions, by name.
+        steps: The steps so far.
+        fault: Set when the harness failed; the run is then void.
+        on_step: Called after each step.
+    """
 
     def __init__(
-        self, task: Task, spec: RunSpec, world: ActionContext, trace: Journal, recorded: tuple[Step, ...] = ()
+        self,
+        task: Task,
+        spec: RunSpec,
+        context: ActionContext,
+        trace: Journal,
+        recorded: tuple[Step, ...] = (),
     ) -> None:
-        self.task, self.spec, self.context = task, spec, world
-        self._all_actions: dict[str, Action] = actions.load_actions(
-            spec.interactive, bool(world.model_calls.models)
+        """Open the environment of a run.
+
+        Args:
+            task: The task to work on.
+            spec: What was asked for.
+            context: What the actions work on.
+            trace: Where steps are recorded.
+            recorded: The steps of a resumed run, which are replayed first.
+        """
+        self.task, self.spec, self.context = task, spec, context
+        self._all_actions: dict[str, Action] = load_actions(
+            spec.interactive, bool(context.model_calls.models)
         )
         self.actions = {name: action for name, action in self._all_actions.items() if not action.is_internal}
-        self.steps = world.steps
-        self.model_calls = world.model_calls
-        self.model_calls.completed_steps = len(recorded)
-        self.stop_token = world.stop_token
+        self.steps = context.steps
+        self.model_calls = context.model_calls
+        self.stop_token = context.stop_token
         self.current_call: Call | None = None
         self.fault: Fault | None = None
         self.on_step: Callable[[Step], None] = lambda step: None
@@ -47,22 +73,22 @@ class Environment:
 
     @property
     def next_recorded_call(self) -> Call | None:
-        """The recorded call that comes next, while there is one."""
+        """The next recorded call, while the run is being replayed."""
         return self._recorded[-1].call if self._recorded else None
 
     @property
     def elapsed_seconds(self) -> float:
-        """Seconds of the run so far; a resumed run goes on where it was."""
+        """Seconds of the run so far; a resumed run continues where it stopped."""
         return self._clock if self._recorded else self._clock + time.monotonic() - self._live_since
 
     @property
     def seconds_left(self) -> float:
-        """What is left of the wall-clock."""
+        """Seconds until the run's time limit."""
         return max(self.spec.limits.hours * 3600 - self.elapsed_seconds, 0.0)
 
     @property
     def ending(self) -> Ending | None:
-        """Why the run is over, or None while it goes on."""
+        """Why the run is over, or None while it is not."""
         limits = self.spec.limits
         if self._submitted:
             return "submitted"
@@ -86,37 +112,70 @@ class Environment:
         grammar: str = "",
         max_tokens: int = MAX_REPLY_TOKENS,
     ) -> Reply:
-        """What a model says to this; a prompt that it cannot take is PromptTooLong, and the agent may show less."""
+        """A model's reply to a conversation.
+
+        Args:
+            messages: The conversation.
+            role: Which of the run's models to ask; falls back to the main one.
+            stop: Sequences that end the reply.
+            tools: Tools that the model may call.
+            grammar: A GBNF grammar for models that support one.
+            max_tokens: The longest reply.
+
+        Returns:
+            The reply with its tool calls, token counts and cost.
+
+        Raises:
+            PromptTooLong: The model does not accept a prompt of this length; ask again with less.
+            RunOver: The run is over, or the call would exceed its budget.
+            UsageError: The run has no model.
+            Fault: The provider or the harness failed; the run is void.
+        """
         self.stop_token.raise_if_requested()
         if self.fault or self.done:
-            raise self.fault or RunOver(f"the run is over: {self.ending}")
-        prompt = Prompt(messages=tuple(messages), stop=tuple(stop), tools=tuple(tools), grammar=grammar)
-        prompt = prompt.replace(max_tokens=max_tokens)
+            raise self.fault or RunOver(f"The run is over: {self.ending}")
+        prompt = Prompt(
+            messages=tuple(messages),
+            stop=tuple(stop),
+            tools=tuple(tools),
+            grammar=grammar,
+            max_tokens=max_tokens,
+        )
         try:
-            reply = self.model_calls.ask(prompt, role)
+            reply = self.model_calls.ask(prompt, CallContext(len(self.steps) + 1), role)
         except (PromptTooLong, RunOver, UsageError):
             raise
         except Exception as error:
             raise self._record_fault(error) from error
+        replayed_seconds = self.model_calls.take_replayed_seconds()
         if not self._recorded:
-            self._clock += self.model_calls.replayed_seconds
-        self.model_calls.replayed_seconds = 0.0
+            self._clock += replayed_seconds
         return reply
 
     def step(self, call: Call) -> str:
-        """Do one action and return what the agent sees of it."""
+        """Run one action.
+
+        Args:
+            call: The action, its arguments, and optionally the agent's reason.
+
+        Returns:
+            The observation. An action that fails is an observation too, beginning with "Error:".
+
+        Raises:
+            RunOver: The run is over.
+            Fault: The harness failed; the run is void.
+        """
         self.stop_token.raise_if_requested()
         if self.fault or self.done:
             self._calls_after_end += 1
             if self._calls_after_end > MAX_CALLS_AFTER_END:
-                raise SystemExit(
-                    "it went on after the end"
-                )  # whoever catches every Exception will not hear of it else
-            raise self.fault or RunOver(f"the run is over: {self.ending}")
+                # Not an Exception, so an agent that catches everything still stops.
+                raise SystemExit("The agent kept acting after the end of the run.")
+            raise self.fault or RunOver(f"The run is over: {self.ending}")
         call, problem = _normalize_call(call)
         try:
             step = self._replay_step(call) if self._recorded else self._run_step(call, problem)
-        except RunOver:  # an action asked a model for more than the budget has
+        except RunOver:  # an action asked a model for more than the budget allows
             raise
         except Exception as error:
             raise self._record_fault(error) from error
@@ -125,8 +184,12 @@ class Environment:
         self.on_step(step)
         return step.observation
 
+    def close(self) -> None:
+        """Terminate every process of the run."""
+        self.context.close()
+
     def _record_fault(self, error: Exception) -> Fault:
-        """Whatever fails below us is our fault and not the agent's, even if it catches this."""
+        """Remember a failure of the harness: it voids the run even if the agent catches the exception."""
         self.fault = (
             error if isinstance(error, Fault) else Fault(f"{type(error).__name__}: {format_error(error)}")
         )
@@ -134,25 +197,23 @@ class Environment:
 
     def _run_step(self, call: Call, problem: str) -> Step:
         started, number = self.elapsed_seconds, len(self.steps) + 1
-        disturbed = self._undo_changes_between_steps(number)
+        notes = self._undo_changes_between_steps(number)
         self.current_call, self.context.execution = call, None
         self.context.step_time_limit_s = min(self.spec.limits.script_minutes * 60, self.seconds_left)
         action = self._all_actions.get(call.action)
-        self.model_calls.inside = True
         try:
             if problem:
                 raise ActionError(problem)
             observation, failed = self._run_action(action, call), False
         except ActionError as error:
             observation, failed = f"Error: {error}", True
-        finally:
-            self.model_calls.inside = False
         if self.context.access_log:
             self.context.access_log.write_step(number)
-        ends = bool(action and action.ends_run and not failed)
-        if ends:
-            self.context.close()  # nothing may move in the workspace that is graded
-        notes = disturbed + (self._snapshot_workspace(number) if action and action.changes_workspace else ())
+        ends_run = bool(action and action.ends_run and not failed)
+        if ends_run:
+            self.context.close()  # nothing may change the workspace that is graded
+        if action and action.changes_workspace:
+            notes += self._snapshot_workspace(number)
         step = Step(
             number=number,
             call=call,
@@ -166,97 +227,92 @@ class Environment:
             notes=notes,
         )
         self._trace.append(step.model_dump_json())
-        self._submitted = ends
-        self._append(step)
+        self._submitted = ends_run
+        self.steps.append(step)
         return step
 
     def _undo_changes_between_steps(self, number: int) -> tuple[str, ...]:
-        """Undo what an interpreter did to files after its step."""
+        """Undo what a REPL process did to files after its step."""
         if not self._terminate_resumed_processes():
             return ()
         self.context.store.restore(number - 1, self.context.workspace.root, self.context.workspace.owner)
-        return (f"[{RESUMED_AFTER_STEP}; the workspace is again as that step left it]",)
+        return (f"[{RESUMED_AFTER_STEP}; the workspace was restored to the end of that step]",)
 
-    def _terminate_resumed_processes(self, broken: bool = False) -> bool:
-        """End an interpreter that had itself woken after its step, an outside program only if it broke something."""
-        world = self.context
-        found = [
-            each
-            for each in (world.repl, world.external_program if broken else None)
-            if each and not each.stayed_paused
-        ]
-        for each in found:
-            each.close()
-        world.repl = None if world.repl in found else world.repl
-        world.external_program = None if world.external_program in found else world.external_program
-        return bool(found)
-
-    def _append(self, step: Step) -> None:
-        self.steps.append(step)
-        self.model_calls.step = step.number + 1
+    def _terminate_resumed_processes(self, include_program: bool = False) -> bool:
+        """Terminate a REPL that ran between steps; an external program only if it caused a failure."""
+        context = self.context
+        candidates = (context.repl, context.external_program if include_program else None)
+        resumed = [process for process in candidates if process and not process.stayed_paused]
+        for process in resumed:
+            process.close()
+        if context.repl in resumed:
+            context.repl = None
+        if context.external_program in resumed:
+            context.external_program = None
+        return bool(resumed)
 
     def _run_action(self, action: Action | None, call: Call) -> str:
         if action is None:
-            near = difflib.get_close_matches(call.action, self.actions, 1)
-            hint = f" Did you mean {near[0]}?" if near else ""
-            raise ActionError(
-                f"there is no action {call.action!r}.{hint} There are: {', '.join(self.actions)}"
-            )
+            similar = difflib.get_close_matches(call.action, self.actions, 1)
+            hint = f" Did you mean {similar[0]}?" if similar else ""
+            raise ActionError(f"No such action: {call.action!r}.{hint} Available: {', '.join(self.actions)}")
         try:
             return action(self.context, call.args)
-        except Fault as fault:  # files that change under our hands are no fault of ours
-            if not self._terminate_resumed_processes(broken=True):
+        except Fault as fault:
+            # Files that change while we read them are not the harness's fault.
+            if not self._terminate_resumed_processes(include_program=True):
                 raise
             raise ActionError(f"{RESUMED_AFTER_STEP}: {fault}") from fault
 
     def _snapshot_workspace(self, number: int) -> tuple[str, ...]:
-        """Keep the workspace; once more if somebody was at work meanwhile, who then is no more."""
+        """Take the step's snapshot; again if a process changed files meanwhile, after terminating it."""
         try:
             notes = self._snapshot_within_limits(number)
             if not self._terminate_resumed_processes():
                 return notes
         except Fault:
-            if not self._terminate_resumed_processes(broken=True):
+            if not self._terminate_resumed_processes(include_program=True):
                 raise
         return (f"[{RESUMED_AFTER_STEP}]", *self._snapshot_within_limits(number))
 
     def _snapshot_within_limits(self, number: int) -> tuple[str, ...]:
-        """Take the step's snapshot; what may not be is put back, and the agent is told."""
+        """Take the step's snapshot, undoing changes that are not allowed; returns notes for the agent."""
         store, workspace, limits = self.context.store, self.context.workspace, self.spec.limits
         execution = self.context.execution
         workspace.unlock()
         try:
             if execution and execution.limit == "disk":
-                raise WorkspaceTooLarge("the disk limit was hit")
-            change = store.snapshot(
-                number,
-                int(limits.disk_gb * BYTES_PER_GB),
-                limits.files,
-                int(limits.history_gb * BYTES_PER_GB),
+                raise WorkspaceTooLarge("Disk limit exceeded")
+            max_bytes, max_history_bytes = (
+                int(gb * BYTES_PER_GB) for gb in (limits.disk_gb, limits.history_gb)
             )
+            change = store.snapshot(number, max_bytes, limits.files, max_history_bytes)
         except WorkspaceTooLarge as error:
             store.restore(number - 1, workspace.root, workspace.owner)
-            return (f"[{error}; the workspace is again as it was before this step]",)
-        touched = [path for path in change.modified + change.removed if workspace.is_read_only(path)]
-        if not touched:
+            return (f"[{error}; the workspace was restored to its state before this step]",)
+        changed = [path for path in change.modified + change.removed if workspace.is_read_only(path)]
+        if not changed:
             return ()
-        given = {path: entry for path, entry in store.state(0).items() if workspace.is_read_only(path)}
-        store.restore(number, workspace.root, workspace.owner, overrides=given)
+        originals = {path: entry for path, entry in store.state(0).items() if workspace.is_read_only(path)}
+        store.restore(number, workspace.root, workspace.owner, overrides=originals)
         store.snapshot(number)
-        return (f"[read-only files were changed, and put back: {', '.join(map(format_path, touched[:5]))}]",)
+        return (
+            f"[Read-only files were changed and have been restored: {', '.join(map(format_path, changed[:5]))}]",
+        )
 
     def _replay_step(self, call: Call) -> Step:
         step = self._recorded[-1]
         if (call.action, call.args) != (step.call.action, step.call.args):
-            asked = call.action if call.action != step.call.action else f"{call.action} with other arguments"
+            got = call.action if call.action != step.call.action else f"{call.action} with other arguments"
             raise Fault(
-                f"the agent does not repeat itself: step {step.number} was {step.call.action}, now it asks for {asked};"
-                f" resume with --from-step {step.number - 1} to let it go on differently from there"
+                f"Replay diverged at step {step.number}: recorded {step.call.action}, got {got}."
+                f" Resume with --from-step {step.number - 1} to continue from there."
             )
         self._recorded.pop()
         self.model_calls.skip_recorded_calls(step.number)
-        self._append(step)
-        self._clock, self.model_calls.tokens, self.model_calls.dollars = step.clock, step.tokens, step.dollars
+        self.steps.append(step)
+        self._clock = step.clock
+        self.model_calls.restore_usage(step.tokens, step.dollars)
         action = self._all_actions.get(call.action)
         self._submitted = bool(action and action.ends_run and not step.failed)
         if action and action.reruns_on_resume and not step.failed:
@@ -266,15 +322,14 @@ class Environment:
         return step
 
     def _finish_replay(self) -> None:
-        """Bring the workspace, the interpreter and the clock to where the record ends."""
+        """Restore the workspace, the REPL and the clock to where the record ends."""
         store, workspace = self.context.store, self.context.workspace
-        session: list[Step] = []
+        repl_steps: list[Step] = []
         for step in self.steps:
-            if step.call.action == REPL and not step.failed:
-                session = (
-                    [] if step.execution else [*session, step]
-                )  # an execution is the end of an interpreter
-        for step in [] if self._submitted else session:
+            if step.call.action == python_repl.name and not step.failed:
+                # A REPL step has an execution only if it ended the interpreter.
+                repl_steps = [] if step.execution else [*repl_steps, step]
+        for step in [] if self._submitted else repl_steps:
             store.restore(step.number - 1, workspace.root, workspace.owner)
             rerun_command(self.context, str(step.call.args["command"]), self.spec.limits.script_minutes * 60)
         store.restore(len(self.steps), workspace.root, workspace.owner)
@@ -282,24 +337,20 @@ class Environment:
             self.context.access_log.discard_pending()
         self._live_since = time.monotonic()
 
-    def close(self) -> None:
-        """End everything that still runs."""
-        self.context.close()
-
 
 def _normalize_call(call: Call) -> tuple[Call, str]:
-    """The call as the trace will hold it, and what is wrong with it if JSON cannot."""
-    said = call.replace(thought=escape_invalid_utf8(call.thought))
+    """The call as the trace will hold it, and what is wrong with it if JSON cannot carry it."""
+    call = call.replace(thought=escape_invalid_utf8(call.thought))
     try:
-        return Call.model_validate_json(said.model_dump_json()), ""
+        return Call.model_validate_json(call.model_dump_json()), ""
     except (ValueError, TypeError, RecursionError) as error:
-        problem = f"the call cannot be written as JSON: {escape_invalid_utf8(str(error))[:300]}"
-        return said.replace(action=escape_invalid_utf8(call.action), args={}), problem
+        problem = f"The call cannot be written as JSON: {escape_invalid_utf8(str(error))[:300]}"
+        return call.replace(action=escape_invalid_utf8(call.action), args={}), problem
 
 
 def format_error(error: BaseException, file: str = "") -> str:
-    """An unforeseen error and where it happened: in `file` if it passed through there."""
+    """An unexpected error with the line that raised it: the last one in `file` if it passed through there."""
     frames = traceback.extract_tb(error.__traceback__)
-    here = [frame for frame in frames if frame.filename == file] or frames
-    where = f" ({Path(here[-1].filename).name}:{here[-1].lineno})" if here else ""
-    return f"{error}{where}"
+    own_frames = [frame for frame in frames if frame.filename == file] or frames
+    location = f" ({Path(own_frames[-1].filename).name}:{own_frames[-1].lineno})" if own_frames else ""
+    return f"{error}{location}"

@@ -1,11 +1,11 @@
-"""Every call of a model: kept within the budget, counted, recorded; and answered from the record on resume."""
+"""Calls to language models: kept within the budget, counted, recorded, and answered from the record on resume."""
 
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from contextvars import copy_context
 from threading import RLock, Thread
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from mlagentbench.errors import Fault, PromptTooLong, RunOver, UsageError
 from mlagentbench.models.base import Model
@@ -13,14 +13,24 @@ from mlagentbench.records import Limits, Message, ModelCall, Prompt, Reply, Role
 from mlagentbench.system.journal import Journal, escape_invalid_utf8
 from mlagentbench.system.stop_token import POLL_INTERVAL_S, StopToken
 
-REPLY_GRACE_S = 5.0  # seconds for a reply that is paid for, when somebody wants to stop
-CHARS_PER_TOKEN = 3  # of a token, or more: a prompt is guessed to be rather too long than too short
+REPLY_GRACE_S = 5.0  # how long a stopping run waits for a reply that is already paid for
+CHARS_PER_TOKEN = 3  # a low guess, so that the tokens of a prompt are over- rather than underestimated
 
 MessageOrReply = TypeVar("MessageOrReply", Message, Reply)
 
 
+class CallContext(NamedTuple):
+    """What a model call is for: the step, and whether an action makes the call or the agent itself."""
+
+    step: int
+    inside_action: bool = False
+
+
 class ModelCalls:
-    """The models of one run, by role, and the account of what they were asked and what they cost."""
+    """All model calls of one run: the models by role, what was asked, and what it cost.
+
+    A role without a model of its own falls back to the main model.
+    """
 
     def __init__(
         self,
@@ -28,81 +38,120 @@ class ModelCalls:
         limits: Limits,
         journal: Journal,
         recorded: Iterable[ModelCall] = (),
-        stopping: StopToken | None = None,
+        stop_token: StopToken | None = None,
+        completed_steps: int = 0,
+        match_by_order: bool = False,
     ) -> None:
-        self.models, self.limits, self.stop_token = models, limits, stopping or StopToken()
+        """Open the model calls of a run.
+
+        Args:
+            models: The models by role.
+            limits: The run's budget of tokens and dollars.
+            journal: Where each call is recorded.
+            recorded: Earlier calls of a resumed run; they answer until they run out.
+            stop_token: Checked while waiting for a reply.
+            completed_steps: How many recorded steps the agent must reproduce exactly.
+            match_by_order: Recognise recorded calls by their order alone, not by their prompts.
+        """
+        self.models, self.limits, self.stop_token = models, limits, stop_token or StopToken()
         self.tokens, self.dollars = 0, 0.0
-        self.step, self.inside = 1, False  # what is asked for now
         self.exhausted_budget: Literal["tokens", "money"] | None = None
-        self.pending_role: Role | None = None
-        self.replayed_seconds = 0.0  # seconds that recorded calls took, since somebody looked
-        self.match_by_order = (
-            False  # whether a recorded call is known by its place alone, and not by what was asked
-        )
-        self.completed_steps = 0  # steps of the record that must come out the same
+        self.pending_role: Role | None = None  # the role that is being asked right now
+        self._completed_steps, self._match_by_order = completed_steps, match_by_order
+        self._replayed_seconds = 0.0
         self._journal, self._recorded = journal, iter(recorded)
         self._next: ModelCall | None = next(self._recorded, None)
         self._count = 0
         self._lock = RLock()
 
-    def ask(self, prompt: Prompt, role: Role = "main") -> Reply:
-        """A model's answer, if the budget allows one; a role without a model of its own is played by main."""
+    def ask(self, prompt: Prompt, context: CallContext, role: Role = "main") -> Reply:
+        """The model's reply, from the record or live.
+
+        Raises:
+            RunOver: The call would exceed the budget.
+            PromptTooLong: The model does not accept a prompt of this length.
+            UsageError: The run has no model.
+            Fault: The agent asks something else than it did before, while its steps are replayed.
+        """
         with self._lock:
             model = self._model_for_role(role)
             prompt = prompt.replace(
                 messages=tuple(_escape_invalid_utf8(message) for message in prompt.messages)
             )
             prompt = self._cap_to_budget(prompt, model)
-            if known := self._match_recorded_call(prompt, role):
-                return self._replay_call(known, model)
-            return self._call_model(prompt, role, model)
+            if recorded := self._match_recorded_call(prompt, context, role):
+                return self._replay_call(recorded, model)
+            return self._call_model(prompt, context, role, model)
+
+    def record_external_call(
+        self, prompt: Prompt, context: CallContext, role: Role, reply: Reply, seconds: float
+    ) -> None:
+        """Record and count a call that an outside driver made to a model of its own."""
+        with self._lock:
+            prompt = prompt.replace(
+                messages=tuple(_escape_invalid_utf8(message) for message in prompt.messages)
+            )
+            self._record(prompt, context, role, _escape_invalid_utf8(reply), "", seconds)
 
     def skip_recorded_calls(self, step: int) -> None:
-        """A recorded step is not done again: forget what its action asked of models."""
+        """Skip the calls that the action of a replayed step made: the action does not run again."""
         while self._next and self._next.inside and self._next.step == step:
             call = self._pop_recorded_call()
             if call.reply:
                 self._model_for_role(call.role).skip_replayed(call.reply)
 
+    def restore_usage(self, tokens: int, dollars: float) -> None:
+        """Set the usage to what the record says it was after a replayed step."""
+        self.tokens, self.dollars = tokens, dollars
+
+    def take_replayed_seconds(self) -> float:
+        """The seconds that replayed calls took when they were live, since the last time this was asked."""
+        seconds, self._replayed_seconds = self._replayed_seconds, 0.0
+        return seconds
+
     def _model_for_role(self, role: Role) -> Model:
-        found = self.models.get(role) or self.models.get("main")
-        if not found:
-            raise UsageError("this run has no model: pass --model NAME (mlagentbench list models)")
-        return found
+        model = self.models.get(role) or self.models.get("main")
+        if not model:
+            raise UsageError("This run has no model. Pass --model NAME (mlagentbench list models).")
+        return model
 
     def _cap_to_budget(self, prompt: Prompt, model: Model) -> Prompt:
-        """The prompt, its reply cut short where it could pass a limit; no call is made that must pass one."""
-        most, size = prompt.max_tokens, estimate_tokens(prompt)
+        """The prompt with a reply limit that fits the budget; RunOver if the prompt alone does not fit."""
+        max_tokens, prompt_tokens = prompt.max_tokens, estimate_tokens(prompt)
         if self.limits.tokens is not None:
-            most = min(most, self.limits.tokens - self.tokens - size)
-            self.exhausted_budget = "tokens" if most <= 0 else self.exhausted_budget
+            max_tokens = min(max_tokens, self.limits.tokens - self.tokens - prompt_tokens)
+            self.exhausted_budget = "tokens" if max_tokens <= 0 else self.exhausted_budget
         if self.limits.dollars is not None:
             if model.price is None:
-                raise UsageError("a limit in dollars needs a model whose price is known")
-            left = self.limits.dollars - self.dollars - size * model.price.input
-            most = min(most, int(left / model.price.output)) if model.price.output else most
-            self.exhausted_budget = "money" if left <= 0 or most <= 0 else self.exhausted_budget
+                raise UsageError("A limit in dollars needs a model whose price is known.")
+            left = self.limits.dollars - self.dollars - prompt_tokens * model.price.input
+            max_tokens = min(max_tokens, int(left / model.price.output)) if model.price.output else max_tokens
+            self.exhausted_budget = "money" if left <= 0 or max_tokens <= 0 else self.exhausted_budget
         if self.exhausted_budget:
-            raise RunOver(f"the run is over: {self.exhausted_budget}")
-        return prompt.replace(max_tokens=most)
+            raise RunOver(f"The run is over: {self.exhausted_budget}")
+        return prompt.replace(max_tokens=max_tokens)
 
-    def _match_recorded_call(self, prompt: Prompt, role: Role) -> ModelCall | None:
-        """The recorded call that comes next, if it is this one."""
+    def _match_recorded_call(self, prompt: Prompt, context: CallContext, role: Role) -> ModelCall | None:
+        """The next recorded call if it is this one; recorded calls of an unfinished step are counted and dropped."""
         call = self._next
         if call is None:
             return None
-        if self.match_by_order or (call.prompt, call.role, call.inside) == (prompt, role, self.inside):
+        if self._match_by_order or (call.prompt, call.role, call.inside) == (
+            prompt,
+            role,
+            context.inside_action,
+        ):
             return self._pop_recorded_call()
-        if call.step <= self.completed_steps:
+        if call.step <= self._completed_steps:
             raise Fault(
-                f"the agent does not repeat itself: what it asks the model for step {self.step} is not what it asked"
-                f" before; resume with --from-step {self.step - 1} to let it go on differently from there"
+                f"Replay diverged at step {context.step}: the agent asks the model something else than it did"
+                f" before. Resume with --from-step {context.step - 1} to continue from there."
             )
-        while self._next:  # it was asked for a step that was never done: paid for, but of no use now
-            spent = self._pop_recorded_call()
-            if spent.reply:
-                self._model_for_role(spent.role).skip_replayed(spent.reply)
-                self._count_usage(spent.reply)
+        while self._next:
+            unused = self._pop_recorded_call()
+            if unused.reply:
+                self._model_for_role(unused.role).skip_replayed(unused.reply)
+                self._count_usage(unused.reply)
         return None
 
     def _pop_recorded_call(self) -> ModelCall:
@@ -112,14 +161,14 @@ class ModelCalls:
         return call
 
     def _replay_call(self, call: ModelCall, model: Model) -> Reply:
-        self.replayed_seconds += call.seconds
+        self._replayed_seconds += call.seconds
         if call.reply is None:
             raise PromptTooLong(call.too_long)
         model.skip_replayed(call.reply)
         self._count_usage(call.reply)
         return call.reply
 
-    def _call_model(self, prompt: Prompt, role: Role, model: Model) -> Reply:
+    def _call_model(self, prompt: Prompt, context: CallContext, role: Role, model: Model) -> Reply:
         started, reply, too_long = time.monotonic(), None, ""
         self.pending_role = role
         try:
@@ -128,24 +177,24 @@ class ModelCalls:
             too_long = str(error) or "the prompt is too long"
         finally:
             self.pending_role = None
-        self._record(prompt, role, reply, too_long, time.monotonic() - started)
+        self._record(prompt, context, role, reply, too_long, time.monotonic() - started)
         if reply is None:
             raise PromptTooLong(too_long)
         return reply
 
-    def record_external_call(self, prompt: Prompt, role: Role, reply: Reply, seconds: float) -> None:
-        """Take down what whoever steps from outside asked by himself: it is recorded and counted as any other call."""
-        with self._lock:
-            prompt = prompt.replace(
-                messages=tuple(_escape_invalid_utf8(message) for message in prompt.messages)
-            )
-            self._record(prompt, role, _escape_invalid_utf8(reply), "", seconds)
-
-    def _record(self, prompt: Prompt, role: Role, reply: Reply | None, too_long: str, seconds: float) -> None:
+    def _record(
+        self,
+        prompt: Prompt,
+        context: CallContext,
+        role: Role,
+        reply: Reply | None,
+        too_long: str,
+        seconds: float,
+    ) -> None:
         call = ModelCall(
             number=self._count + 1,
-            step=self.step,
-            inside=self.inside,
+            step=context.step,
+            inside=context.inside_action,
             role=role,
             model=reply.model if reply else "",
             prompt=prompt,
@@ -159,21 +208,21 @@ class ModelCalls:
             self._count_usage(reply)
 
     def _wait_for_reply(self, model: Model, prompt: Prompt) -> Reply:
-        """What the model says, asked in a thread of its own: whoever wants to stop need not wait for it."""
-        answer: Future[Reply] = Future()
-        context = copy_context()  # a model of somebody else's may look for its own things there
+        """The model's reply, requested in a thread of its own so that a stop request need not wait for it."""
+        future: Future[Reply] = Future()
+        context = copy_context()  # adapters keep their state in context variables
         Thread(
-            target=context.run, args=(_reply_into, answer, model, prompt), name="model", daemon=True
+            target=context.run, args=(_reply_into, future, model, prompt), name="model", daemon=True
         ).start()
-        patience = REPLY_GRACE_S
+        grace_s = REPLY_GRACE_S
         while True:
             try:
-                return answer.result(timeout=POLL_INTERVAL_S)
+                return future.result(timeout=POLL_INTERVAL_S)
             except TimeoutError:
-                if answer.done():
-                    raise  # it is the model's own
-            patience -= POLL_INTERVAL_S if self.stop_token.requested else 0.0
-            if patience <= 0:
+                if future.done():
+                    raise  # a TimeoutError of the model itself
+            grace_s -= POLL_INTERVAL_S if self.stop_token.requested else 0.0
+            if grace_s <= 0:
                 self.stop_token.raise_if_requested()
 
     def _count_usage(self, reply: Reply) -> None:
@@ -181,25 +230,25 @@ class ModelCalls:
         self.dollars += reply.dollars
 
 
-def _reply_into(answer: "Future[Reply]", model: Model, prompt: Prompt) -> None:
+def _reply_into(future: "Future[Reply]", model: Model, prompt: Prompt) -> None:
     try:
-        answer.set_result(model.reply(prompt))
-    except BaseException as error:  # noqa: BLE001 - handed to the thread that asked
-        answer.set_exception(error)
+        future.set_result(model.reply(prompt))
+    except BaseException as error:  # noqa: BLE001 - raised again in the thread that asked
+        future.set_exception(error)
 
 
-def _escape_invalid_utf8(said: MessageOrReply) -> MessageOrReply:
+def _escape_invalid_utf8(message: MessageOrReply) -> MessageOrReply:
     calls = tuple(
         call.replace(name=escape_invalid_utf8(call.name), arguments=escape_invalid_utf8(call.arguments))
-        for call in said.calls
+        for call in message.calls
     )
-    return said.replace(text=escape_invalid_utf8(said.text), calls=calls)
+    return message.replace(text=escape_invalid_utf8(message.text), calls=calls)
 
 
 def estimate_tokens(prompt: Prompt) -> int:
-    """How many tokens a prompt may have, rather more than fewer."""
-    said = sum(
+    """How many tokens a prompt may have; rather too many than too few."""
+    message_chars = sum(
         len(message.text) + sum(len(call.arguments) for call in message.calls) for message in prompt.messages
     )
-    offered = sum(len(tool.description) + len(str(tool.parameters)) for tool in prompt.tools)
-    return (said + offered) // CHARS_PER_TOKEN + 1
+    tool_chars = sum(len(tool.description) + len(str(tool.parameters)) for tool in prompt.tools)
+    return (message_chars + tool_chars) // CHARS_PER_TOKEN + 1

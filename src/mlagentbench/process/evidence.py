@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from mlagentbench.actions.python_repl import NAME as REPL
+from mlagentbench.actions.python_repl import python_repl
 from mlagentbench.analysis.runs import Run
 from mlagentbench.process.replies import AgentReply, read_replies
 from mlagentbench.records import Step
@@ -84,7 +84,7 @@ class Evidence:
 
 def executed_program(step: Step) -> str:
     """What a step ran: a script, the interpreter, an outside program; empty if it ran nothing."""
-    if step.call.action in (REPL, EXTERNAL_COMMAND):
+    if step.call.action in (python_repl.name, EXTERNAL_COMMAND):
         return step.call.action
     return str(step.call.args.get("script_name", "")).removeprefix("./") if step.execution else ""
 

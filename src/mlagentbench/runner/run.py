@@ -8,8 +8,8 @@ from contextlib import closing, contextmanager, suppress
 from threading import BoundedSemaphore
 from types import MappingProxyType
 
-from mlagentbench.actions.base import ActionContext, AskPerson
 from mlagentbench.agents.base import Agent
+from mlagentbench.environment.context import ActionContext, AskPerson
 from mlagentbench.environment.environment import Environment, format_error
 from mlagentbench.environment.model_calls import ModelCalls
 from mlagentbench.errors import BenchError, Fault, RunOver
@@ -40,8 +40,7 @@ def execute_run(
 ) -> Result:
     """Let `agent` work on the task until it is done, and grade what it leaves; the caller holds the folder's lock."""
     agent.prepare()
-    env = open_environment(setup, folder, person, agent.models)
-    env.model_calls.match_by_order = agent.restarts_on_resume
+    env = open_environment(setup, folder, person, agent.models, agent.restarts_on_resume)
     if on_open:
         on_open(env)
     note, fault = "", None
@@ -82,24 +81,35 @@ def open_environment(
     folder: RunFolder,
     person: AskPerson | None = None,
     models: Mapping[Role, Model] = MappingProxyType({}),
+    match_calls_by_order: bool = False,
 ) -> Environment:
     """The environment in which the run begins, or goes on."""
     owner = None if setup.sandbox.name == "none" else choose_unprivileged_uid(folder.spec.id)
-    stopping = StopToken(folder.path)
-    world = ActionContext(
+    stop_token = StopToken(folder.path)
+    steps = folder.steps()
+    model_calls = ModelCalls(
+        models,
+        folder.spec.limits,
+        folder.model_calls,
+        folder.calls(),
+        stop_token,
+        completed_steps=len(steps),
+        match_by_order=match_calls_by_order,
+    )
+    context = ActionContext(
         workspace=Workspace(folder.path / "workspace", setup.task.config.read_only, owner),
         store=folder.open_store(setup.data),
         sandbox=setup.sandbox,
         runtime=setup.runtime,
         limits=folder.spec.limits,
         outputs_dir=folder.path / "outputs",
-        model_calls=ModelCalls(models, folder.spec.limits, folder.model_calls, folder.calls(), stopping),
+        model_calls=model_calls,
         seed=folder.spec.seed,
         ask_person=person,
-        stop_token=stopping,
+        stop_token=stop_token,
         access_log=AccessLog(folder.path) if folder.spec.record_access else None,
     )
-    return Environment(setup.task, folder.spec, world, folder.trace, folder.steps())
+    return Environment(setup.task, folder.spec, context, folder.trace, steps)
 
 
 def populate_workspace(env: Environment, setup: Setup) -> None:

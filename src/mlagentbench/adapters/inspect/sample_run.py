@@ -104,7 +104,7 @@ class SampleRun:
         def act() -> Step | None:
             with self._step_lock:
                 try:
-                    record_model_calls(overheard, self.session.env.model_calls)
+                    record_model_calls(overheard, self.session.env)
                     return self.session.step(call)
                 except Stopped:  # which would end the whole evaluation, as a Ctrl-C would
                     return None
@@ -125,7 +125,6 @@ class SampleRun:
             with self._step_lock:
                 try:
                     agent.prepare()
-                    env.model_calls.match_by_order = agent.restarts_on_resume
                     self._note = run_agent(agent, env, self.session.folder)
                 except Stopped:
                     return False
@@ -151,7 +150,7 @@ class SampleRun:
         def act() -> Result:
             with self._when_idle():
                 if self.session.result is None:
-                    record_model_calls(overheard, self.session.env.model_calls)
+                    record_model_calls(overheard, self.session.env)
                 self.session.env.stop_token = StopToken(self.session.folder.path)
                 return self.session.finish(self._note)
 

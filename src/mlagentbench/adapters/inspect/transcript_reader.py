@@ -8,7 +8,8 @@ from inspect_ai.log import transcript
 from inspect_ai.model import ChatMessage, ChatMessageAssistant, ChatMessageTool
 
 from mlagentbench.adapters.inspect.models import output_to_reply
-from mlagentbench.environment.model_calls import ModelCalls
+from mlagentbench.environment.environment import Environment
+from mlagentbench.environment.model_calls import CallContext
 from mlagentbench.records import Message, Prompt, Role, Tool, ToolCall
 
 OTHER_ROLES: tuple[Role, ...] = ("fast", "edit")
@@ -28,12 +29,13 @@ class TranscriptReader:
         return [event for event in events if isinstance(event, ModelEvent) and not event.output.empty]
 
 
-def record_model_calls(events: Sequence[ModelEvent], ledger: ModelCalls) -> None:
+def record_model_calls(events: Sequence[ModelEvent], env: Environment) -> None:
     """Write them into the record, and count what they cost."""
     for event in events:
         role: Role = next((role for role in OTHER_ROLES if role == event.role), "main")
-        ledger.record_external_call(
-            _to_prompt(event), role, output_to_reply(event.output), event.working_time or 0.0
+        reply, context = output_to_reply(event.output), CallContext(len(env.steps) + 1)
+        env.model_calls.record_external_call(
+            _to_prompt(event), context, role, reply, event.working_time or 0.0
         )
 
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 
-from mlagentbench.actions.python_repl import NAME as REPL
+from mlagentbench.actions.python_repl import python_repl
 from mlagentbench.formatting import summarize_call
 from mlagentbench.process.evidence import Evidence
 from mlagentbench.process.rules.base import RuleMatch
@@ -29,7 +29,7 @@ def _keyed_steps(evidence: Evidence) -> Iterator[tuple[Step, CallKey]]:
     session, last = 0, ""  # what an interpreter does depends on all that it did before
     for step in evidence.steps:
         args = json.dumps(step.call.args, sort_keys=True)
-        if step.call.action == REPL and args != last:
+        if step.call.action == python_repl.name and args != last:
             session, last = session + 1, args
         if step.call.action != NO_ACTION:
             yield (
@@ -38,7 +38,7 @@ def _keyed_steps(evidence: Evidence) -> Iterator[tuple[Step, CallKey]]:
                     step.call.action,
                     args,
                     _comparable_observation(step),
-                    session if step.call.action == REPL else 0,
+                    session if step.call.action == python_repl.name else 0,
                 ),
             )
 

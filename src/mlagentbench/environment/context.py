@@ -1,0 +1,132 @@
+"""The state of a run that actions work on."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlagentbench.environment.model_calls import CallContext, ModelCalls
+from mlagentbench.errors import ActionError, PromptTooLong, UsageError
+from mlagentbench.records import Execution, Limits, Message, Prompt, Role, Step
+from mlagentbench.runtimes.base import Runtime
+from mlagentbench.sandbox.access_log.recording import AccessLog
+from mlagentbench.sandbox.base import Sandbox, SandboxSpec
+from mlagentbench.sandbox.output import CommandOutput
+from mlagentbench.sandbox.repl import Repl
+from mlagentbench.system.stop_token import StopToken
+from mlagentbench.workspace.files import Workspace
+from mlagentbench.workspace.store import Store
+
+if TYPE_CHECKING:
+    from mlagentbench.endpoint.external_program import ExternalProgram
+
+AskPerson = Callable[[str], str]
+MAX_REPLY_TOKENS = 4000
+MAX_RESEARCH_LOG_CHARS = 40_000
+
+
+@dataclass
+class ActionContext:
+    """What an action may use. One object per run; the environment updates it before each step."""
+
+    workspace: Workspace
+    store: Store
+    sandbox: Sandbox
+    runtime: Runtime
+    limits: Limits
+    outputs_dir: Path
+    model_calls: ModelCalls
+    seed: int = 0
+    ask_person: AskPerson | None = None
+    stop_token: StopToken = field(default_factory=StopToken)
+    access_log: AccessLog | None = None
+    steps: list[Step] = field(default_factory=list)
+    research_notes: list[str] = field(default_factory=list)
+    # Processes that live longer than one step.
+    repl: Repl | None = None
+    external_program: "ExternalProgram | None" = None
+    # The current step: how long it may take, what its command prints, how the command ended.
+    step_time_limit_s: float = 0.0
+    output: CommandOutput | None = None
+    execution: Execution | None = None
+
+    def __post_init__(self) -> None:
+        self.store.mapped_inodes = self.mapped_inodes
+
+    def mapped_inodes(self) -> set[int]:
+        """The inodes of files that a process living between steps has mapped into memory."""
+        processes = (self.repl, self.external_program)
+        return {inode for process in processes if process for inode in process.mapped_inodes}
+
+    @property
+    def call_context(self) -> CallContext:
+        """The context of a model call that an action makes in the current step."""
+        return CallContext(len(self.steps) + 1, inside_action=True)
+
+    @property
+    def step_output_path(self) -> Path:
+        """The file for the complete output of the current step."""
+        self.outputs_dir.mkdir(exist_ok=True)
+        return self.outputs_dir / f"step-{len(self.steps) + 1:04d}.txt"
+
+    @property
+    def program_output_path(self) -> Path:
+        """The file for the complete output of an external program."""
+        self.outputs_dir.mkdir(exist_ok=True)
+        return self.outputs_dir / "program.txt"
+
+    def sandbox_spec(self) -> SandboxSpec:
+        """What a command of the agent may see and use, given the files that are read-only now."""
+        return SandboxSpec(
+            workspace=self.workspace.root,
+            runtime=self.runtime,
+            limits=self.limits,
+            read_only_paths=tuple(self.workspace.find_read_only_paths()),
+            environment={"SEED": str(self.seed)},
+            uid=self.workspace.owner,
+            stop_token=self.stop_token,
+            access_log=self.access_log,
+            is_workspace_idle=lambda: not self.repl or self.repl.stayed_paused,
+        )
+
+    def research_log_text(self) -> str:
+        """The notes of the research log; the latest ones if they are too long.
+
+        Raises:
+            ActionError: The log is empty.
+        """
+        if not self.research_notes:
+            raise ActionError("The research log is empty.")
+        return "\n\n".join(self.research_notes)[-MAX_RESEARCH_LOG_CHARS:]
+
+    def ask_model(self, text: str, role: Role, repeated_chars: int = 0) -> str:
+        """A model's reply to a single message.
+
+        Args:
+            text: The message.
+            role: Which model to ask.
+            repeated_chars: How many characters of the message the reply has to repeat, about.
+
+        Raises:
+            ActionError: The run has no model, or the message is too long for it.
+        """
+        max_tokens = MAX_REPLY_TOKENS + repeated_chars // 2
+        prompt = Prompt(messages=(Message(role="user", text=text),), max_tokens=max_tokens)
+        try:
+            return self.model_calls.ask(prompt, self.call_context, role).text
+        except UsageError as error:
+            raise ActionError("This action needs a model, and this run has none.") from error
+        except PromptTooLong as error:
+            raise ActionError(f"This is too long for the model: {error}") from error
+
+    def close(self) -> None:
+        """Terminate the processes that may outlive a step, but not the run."""
+        if self.repl:
+            self.repl.close()
+            self.repl = None
+        if self.external_program:
+            self.external_program.close()
+            self.external_program = None
+        if self.access_log:
+            self.access_log.close()
+        self.sandbox.release_workspace(SandboxSpec(self.workspace.root, self.runtime))
