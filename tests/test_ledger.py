@@ -222,7 +222,7 @@ def test_a_recorded_model_answers_as_the_models_of_another_run_did(play: Play, t
     assert (result.tokens, result.dollars) == (120, 0.0)
     assert [c.reply and c.reply.text for c in calls(tmp_path, "again")] == ["one", "two", "three"]
     result = play(chat(4), "more", models={"main": load_model(f"recorded:{tmp_path / 'run'}")})
-    assert result.ending == "fault" and "has no reply to what is asked now" in result.note
+    assert result.ending == "fault" and "has no recorded reply to this prompt" in result.note
 
 
 def test_a_scripted_model_reads_its_lines_from_a_file(play: Play, tmp_path: Path) -> None:

@@ -1,18 +1,18 @@
-"""Hosted models whose provider is a server on the loopback."""
+"""Hosted models whose provider is a server on the loopback interface."""
 
 from collections.abc import Callable, Iterator
 
 import pytest
 from fake_provider import FakeProvider
-from waiting import KEY, NAMES, Waits
+from retry_clock import KEY, NAMES, RetryClock
 
 from mlagentbench.models.hosted import Hosted
 from mlagentbench.providers.names import COMPATIBLE_KEY_VARIABLE, PROVIDERS
 
 
 @pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody's keys, addresses and proxies."""
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove keys, base URLs and proxies of the machine."""
     for provider in PROVIDERS.values():
         for name in (*provider.key_variables, provider.base_url_variable, COMPATIBLE_KEY_VARIABLE):
             if name:
@@ -22,8 +22,8 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def wire(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeProvider]:
-    """The server, to which the usual providers now lead."""
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeProvider]:
+    """A fake provider that OpenAI, Anthropic and Groq models connect to."""
     with FakeProvider(key=KEY) as server:
         for name in ("OPENAI", "ANTHROPIC", "GROQ"):
             monkeypatch.setenv(f"{name}_API_KEY", KEY)
@@ -32,16 +32,16 @@ def wire(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeProvider]:
 
 
 @pytest.fixture
-def waits() -> Waits:
-    """What the model waited."""
-    return Waits()
+def retries() -> RetryClock:
+    """The waits of the model under test."""
+    return RetryClock()
 
 
 @pytest.fixture
-def ask(wire: FakeProvider, waits: Waits) -> Callable[..., Hosted]:
-    """A model by the API that it speaks."""
+def create(server: FakeProvider, retries: RetryClock) -> Callable[..., Hosted]:
+    """Create a model by API or by name."""
 
-    def make(api: str = "chat", **limits: float) -> Hosted:
-        return Hosted(NAMES.get(api, api), waits.patience(**limits))  # type: ignore[arg-type]
+    def create_model(api: str = "chat", **limits: float) -> Hosted:
+        return Hosted(NAMES.get(api, api), retries.policy(**limits))  # type: ignore[arg-type]
 
-    return make
+    return create_model

@@ -68,7 +68,7 @@ def test_a_model_whose_server_is_down_for_a_while_costs_tries_and_no_result(
             server.__exit__()
     assert (result.ending, result.score, result.steps) == ("submitted", 5.0, 3)
     evidence = [json.loads(path.read_text()) for path in Path(result.folder).glob("result-*.json")]
-    assert len(evidence) >= 2 and all("did not answer, asked 2×" in each["note"] for each in evidence)
+    assert len(evidence) >= 2 and all("failed after 2 attempts" in each["note"] for each in evidence)
     assert len(list(RunFolder(Path(result.folder)).calls())) == 3
 
 

@@ -1,1 +1,1 @@
-"""Language models behind one narrow protocol."""
+"""Language models behind one small interface."""

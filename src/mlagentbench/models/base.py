@@ -1,44 +1,76 @@
-"""What a model must do, and how one is found."""
+"""The interface of a language model, and loading one by name."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import NamedTuple
 
 from mlagentbench import discovery
 from mlagentbench.records import Prompt, Reply
+from mlagentbench.system.progress import ProgressCallback, ignore_progress
 
 
 class Price(NamedTuple):
-    """Dollars for a token that goes in, and for one that comes out."""
+    """Dollars per input token and per output token."""
 
     input: float
     output: float
 
 
 class Model(ABC):
-    """A language model; `argument` is what stands after the colon of its name."""
+    """A language model. Subclass it to add one: `docs/extend/model.md`.
 
-    price: Price | None = Price(0.0, 0.0)  # None: not known
-    supports_grammar = False  # whether it keeps to a grammar
-    on_retry: Callable[[str], None] = staticmethod(
-        lambda line: None
-    )  # hears of every failure that is waited out
+    Attributes:
+        argument: The part of the model's name after the colon: `FILE` in `scripted:FILE`.
+        price: Price per token; None if unknown, in which case `--dollars` is refused.
+        supports_grammar: Whether replies follow `Prompt.grammar` (GBNF).
+        on_retry: Called with one line of text before each retry.
+    """
+
+    price: Price | None = Price(0.0, 0.0)
+    supports_grammar = False
+    on_retry: ProgressCallback = staticmethod(ignore_progress)
 
     def __init__(self, argument: str = "") -> None:
         self.argument = argument
 
     @abstractmethod
     def reply(self, prompt: Prompt) -> Reply:
-        """Answer; a prompt that is too long is PromptTooLong, a provider that fails for good a ModelFault."""
+        """Answer a prompt. May be called from any thread.
 
-    def skip_replayed(self, reply: Reply) -> None:  # noqa: B027 - most have nothing to remember
-        """Take note of a reply that it gave before, in the part of a run that is replayed."""
+        Args:
+            prompt: The messages, tools, stop sequences, token limit and grammar.
+
+        Returns:
+            The text and tool calls, with the tokens and dollars that they cost.
+
+        Raises:
+            PromptTooLong: The prompt does not fit the context window; the agent may send a shorter one.
+            ModelFault: The provider failed and retrying does not help; the run ends with a fault.
+        """
+
+    def skip_replayed(self, reply: Reply) -> None:  # noqa: B027 - most models keep no state
+        """Advance past a reply from the part of the run that a resume replays.
+
+        Only models with state of their own need this, for example a position in a script.
+
+        Args:
+            reply: The recorded reply.
+        """
 
 
 def load_model(name: str) -> Model:
-    """A model by its name: one of ours (`local`, `scripted:FILE`), or `PROVIDER:MODEL` of any provider."""
+    """Load a model by name.
+
+    Args:
+        name: A built-in model (`local`, `scripted:FILE`) or a hosted one (`PROVIDER:MODEL`).
+
+    Returns:
+        The model, ready to be called.
+
+    Raises:
+        UsageError: The name is unknown, or a package, file or key is missing.
+    """
     kind, _, argument = name.partition(":")
     if kind not in discovery.plugin_names("models"):
         kind, argument = "hosted", name
-    found = discovery.find_single_subclass(discovery.load_plugin("models", kind), Model)  # type: ignore[type-abstract]
-    return found(argument)
+    model_class = discovery.find_single_subclass(discovery.load_plugin("models", kind), Model)  # type: ignore[type-abstract]
+    return model_class(argument)

@@ -1,4 +1,4 @@
-"""PROVIDER:MODEL is a model of any provider that pydantic-ai reaches; http://HOST:PORT/v1#MODEL one of any server."""
+"""PROVIDER:MODEL calls a model of any provider known to pydantic-ai; http://HOST:PORT/v1#MODEL one by URL."""
 
 import weakref
 from typing import TYPE_CHECKING
@@ -16,45 +16,45 @@ if TYPE_CHECKING:
 
     from mlagentbench.providers.failures import ProviderFailure
 
-PRICE_PROBE_TOKENS = 10**6  # tokens, enough for the highest step of any price
+PRICE_PROBE_TOKENS = 10**6  # enough to reach the highest tier of any tiered price
 
 
 class Hosted(Model):
-    """Asks until it has an answer, or until its patience ends; keys come from the environment and stay there."""
+    """A model behind an API, with retries. Keys come from the environment and are never recorded."""
 
     def __init__(self, argument: str = "", retry_policy: RetryPolicy | None = None) -> None:
         super().__init__(argument)
         self.provider, _ = split_model_name(argument)
         self.retry_policy = retry_policy or RetryPolicy()
         self._model = create_provider_model(argument)
-        self._sends_stop_sequences = True  # until it refuses to be told where to stop
+        self._sends_stop_sequences = True  # until the provider rejects them
         self.price = self._max_price()
         shared_event_loop().enter(self._model)
         weakref.finalize(self, shared_event_loop().close, self._model).atexit = False
 
     def reply(self, prompt: Prompt) -> Reply:
-        """The answer; what failed on the way to it is counted, and paid for."""
+        """Return the reply; failed attempts are counted, and their tokens are paid for."""
         from mlagentbench.providers.failures import classify_error
 
-        began, tries = self.retry_policy.clock(), 0
-        heard: list[ModelResponse] = []
+        started, attempts = self.retry_policy.clock(), 0
+        responses: list[ModelResponse] = []
         while True:
-            stops = self._sends_stop_sequences and bool(prompt.stop)
+            sent_stop_sequences = self._sends_stop_sequences and bool(prompt.stop)
             try:
-                shared_event_loop().run(self._request(prompt, heard))
-                return self._build_reply(heard, prompt, tries)
-            except Exception as error:  # noqa: BLE001 - each provider's package has errors of its own
-                failure = classify_error(error, self.provider, stops)
-            tries += 1
-            self._wait_or_raise(failure, tries, began)
+                shared_event_loop().run(self._request(prompt, responses))
+                return self._build_reply(responses, prompt, attempts)
+            except Exception as error:  # noqa: BLE001 - each provider's package has its own exceptions
+                failure = classify_error(error, self.provider, sent_stop_sequences)
+            attempts += 1
+            self._wait_or_raise(failure, attempts, started)
 
-    async def _request(self, prompt: Prompt, heard: "list[ModelResponse]") -> None:
-        """One try; it is streamed, so that a stalled connection is told from a long answer."""
+    async def _request(self, prompt: Prompt, responses: "list[ModelResponse]") -> None:
+        """Make one attempt. It is streamed, which distinguishes a stalled connection from a long answer."""
         from pydantic_ai.direct import model_request_stream
 
         from mlagentbench.providers import translation
 
-        asked = model_request_stream(
+        request = model_request_stream(
             self._model,
             translation.to_messages(prompt),
             model_settings=translation.to_model_settings(
@@ -62,69 +62,71 @@ class Hosted(Model):
             ),
             model_request_parameters=translation.to_request_parameters(prompt),
         )
-        async with asked as stream:
+        async with request as stream:
             try:
                 async for _ in stream:
                     pass
             finally:
-                heard.append(stream.get())
-        translation.check_response(heard[-1], prompt)
+                responses.append(stream.get())
+        translation.check_response(responses[-1], prompt)
 
-    def _wait_or_raise(self, failure: "ProviderFailure", tries: int, began: float) -> None:
-        """Wait until the next try, if there is to be one."""
-        patience = self.retry_policy
-        if failure.kind == "too long":
-            raise PromptTooLong(f"{self.argument} takes no prompt of this length: {failure.reason}")
-        if failure.kind == "final":
+    def _wait_or_raise(self, failure: "ProviderFailure", attempts: int, started: float) -> None:
+        """Wait until the next attempt, or raise if there is to be none."""
+        policy = self.retry_policy
+        if failure.kind == "too_long":
+            raise PromptTooLong(f"The prompt is too long for {self.argument}: {failure.reason}")
+        if failure.kind == "permanent":
             raise ModelFault(f"{self.argument}: {failure.reason}")
-        if failure.kind == "stop refused":
-            self._sends_stop_sequences = False  # the reply is cut by us, as it is anyway
+        if failure.kind == "stop_rejected":
+            self._sends_stop_sequences = False  # replies are cut at stop sequences here in any case
             return
-        wait = patience.next_wait_s(tries, failure.retry_after_s)
-        if tries >= patience.max_attempts or patience.clock() - began + wait > patience.max_total_wait_s:
-            later = (
-                f"; it wants to be left alone for {failure.retry_after_s:.0f} s"
+        wait_s = policy.next_wait_s(attempts, failure.retry_after_s)
+        if attempts >= policy.max_attempts or policy.clock() - started + wait_s > policy.max_total_wait_s:
+            retry_after = (
+                f" (the provider asks to retry after {failure.retry_after_s:.0f} s)"
                 if failure.retry_after_s
                 else ""
             )
-            raise ModelFault(f"{self.argument} did not answer, asked {tries}×: {failure.reason}{later}")
+            raise ModelFault(
+                f"{self.argument} failed after {attempts} attempts: {failure.reason}{retry_after}"
+            )
         self.on_retry(
-            f"{self.argument} does not answer ({failure.reason}); asked again in {wait:.0f} s, try {tries + 1}"
+            f"{self.argument} failed ({failure.reason}); attempt {attempts + 1} follows in {wait_s:.0f} s"
         )
-        patience.sleep(wait)
+        policy.sleep(wait_s)
 
-    def _build_reply(self, heard: "list[ModelResponse]", prompt: Prompt, retries: int) -> Reply:
+    def _build_reply(self, responses: "list[ModelResponse]", prompt: Prompt, retries: int) -> Reply:
         from mlagentbench.providers import translation
         from mlagentbench.providers.failures import redact_keys
 
-        reply = translation.to_reply(heard[-1], prompt)
-        used = [translation.count_tokens(each, prompt) for each in heard]
+        reply = translation.to_reply(responses[-1], prompt)
+        tokens = [translation.count_tokens(response, prompt) for response in responses]
         return reply.replace(
             text=redact_keys(reply.text, self.provider),
             calls=tuple(
                 call.replace(arguments=redact_keys(call.arguments, self.provider)) for call in reply.calls
             ),
-            input_tokens=sum(into for into, _ in used),
-            output_tokens=sum(out for _, out in used),
-            dollars=sum(self._response_cost(each, *tokens) for each, tokens in zip(heard, used, strict=True)),
+            input_tokens=sum(input_tokens for input_tokens, _ in tokens),
+            output_tokens=sum(output_tokens for _, output_tokens in tokens),
+            dollars=sum(
+                self._response_cost(response, *counts)
+                for response, counts in zip(responses, tokens, strict=True)
+            ),
             retries=retries,
         )
 
-    def _response_cost(self, response: "ModelResponse", into: int, out: int) -> float:
+    def _response_cost(self, response: "ModelResponse", input_tokens: int, output_tokens: int) -> float:
         from mlagentbench.providers.translation import response_cost
 
-        known, price = response_cost(response), self.price or Price(0.0, 0.0)
-        return into * price.input + out * price.output if known is None else known
+        dollars, price = response_cost(response), self.price or Price(0.0, 0.0)
+        return input_tokens * price.input + output_tokens * price.output if dollars is None else dollars
 
     def _max_price(self) -> Price | None:
-        """What a token costs at most: some prices rise with the length of the prompt."""
+        """The highest price of a token; some prices rise with the length of the prompt."""
         from mlagentbench.providers import translation
 
-        dollars = [
-            translation.estimate_cost(self._model, *tokens)
-            for tokens in ((PRICE_PROBE_TOKENS, 0), (PRICE_PROBE_TOKENS, PRICE_PROBE_TOKENS))
-        ]
-        if None in dollars:
+        input_only = translation.estimate_cost(self._model, PRICE_PROBE_TOKENS, 0)
+        both = translation.estimate_cost(self._model, PRICE_PROBE_TOKENS, PRICE_PROBE_TOKENS)
+        if input_only is None or both is None:
             return None
-        heard, both = (each or 0.0 for each in dollars)
-        return Price(heard / PRICE_PROBE_TOKENS, (both - heard) / PRICE_PROBE_TOKENS)
+        return Price(input_only / PRICE_PROBE_TOKENS, (both - input_only) / PRICE_PROBE_TOKENS)

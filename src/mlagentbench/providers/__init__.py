@@ -1,1 +1,1 @@
-"""Hosted models: their names and keys, how they are reached, and what is done when that fails."""
+"""Hosted models: provider names and keys, connections, and error handling."""

@@ -1,7 +1,11 @@
-"""One event loop in a thread of its own, on which every hosted model is asked.
+"""One event loop in a background thread, which makes all requests to hosted models.
 
-Runs are threads, and an agent's own server may ask from yet another; connections belong to the loop that opened them.
-A loop of our own lets any thread ask, keeps connections open from call to call, and leaves Ctrl-C to the main thread.
+Runs are threads, and an agent's own server may send requests from yet another thread, but a connection
+belongs to the event loop that opened it. With a shared loop any thread can make requests, connections stay
+open between calls, and Ctrl-C is left to the main thread.
+
+`anyio.from_thread.start_blocking_portal` does not replace this class: a portal refuses calls from its own
+thread, where the garbage collector may run `close`, and waits without a timeout for its thread at exit.
 """
 
 import asyncio
@@ -14,57 +18,57 @@ from functools import cache
 from typing import Any, TypeVar
 
 ReturnT = TypeVar("ReturnT")
-CLOSE_TIMEOUT_S = 2.0  # seconds that connections have to say goodbye
+CLOSE_TIMEOUT_S = 2.0
 
 
 class EventLoopThread:
-    """A running loop, and what must be closed on it."""
+    """A running event loop, and the context managers that must be closed on it."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._entered: dict[int, AbstractAsyncContextManager[Any]] = {}  # by identity: some are not hashable
+        self._entered: dict[int, AbstractAsyncContextManager[Any]] = {}  # by id(): some are not hashable
         self._thread = threading.Thread(target=self._loop.run_forever, name="hosted models", daemon=True)
         self._thread.start()
         atexit.register(self._shut_down)
 
-    def run(self, work: Coroutine[Any, Any, ReturnT]) -> ReturnT:
-        """Wait for the work, from any thread; whoever stops waiting stops the work."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+    def run(self, coroutine: Coroutine[Any, Any, ReturnT]) -> ReturnT:
+        """Run a coroutine and wait for its result, from any thread; an interrupted wait cancels it."""
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
 
-    def enter(self, thing: AbstractAsyncContextManager[Any]) -> None:
-        """Enter something that is closed when the process ends, if not before."""
-        self.run(thing.__aenter__())
-        self._entered[id(thing)] = thing
+    def enter(self, context: AbstractAsyncContextManager[Any]) -> None:
+        """Enter a context manager, which is closed at exit unless it is closed earlier."""
+        self.run(context.__aenter__())
+        self._entered[id(context)] = context
 
-    def close(self, thing: AbstractAsyncContextManager[Any]) -> None:
-        """Close it without waiting: the collector calls this from any thread, this one's own too."""
-        if self._entered.pop(id(thing), None) is not None:
-            with suppress(RuntimeError):  # the loop has ended, and everything with it
-                self._loop.call_soon_threadsafe(lambda: self._loop.create_task(_close_quietly(thing)))
+    def close(self, context: AbstractAsyncContextManager[Any]) -> None:
+        """Close a context manager without waiting: the garbage collector may call this in any thread."""
+        if self._entered.pop(id(context), None) is not None:
+            with suppress(RuntimeError):  # the loop is closed already, and so is everything on it
+                self._loop.call_soon_threadsafe(lambda: self._loop.create_task(_close_quietly(context)))
 
     def _shut_down(self) -> None:
-        async def goodbye() -> None:
+        async def close_all() -> None:
             await asyncio.gather(*map(_close_quietly, self._entered.values()))
 
         with suppress(TimeoutError, CancelledError):
-            asyncio.run_coroutine_threadsafe(goodbye(), self._loop).result(CLOSE_TIMEOUT_S)
+            asyncio.run_coroutine_threadsafe(close_all(), self._loop).result(CLOSE_TIMEOUT_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(CLOSE_TIMEOUT_S)
         if not self._thread.is_alive():
             self._loop.close()
 
 
-async def _close_quietly(thing: AbstractAsyncContextManager[Any]) -> None:
+async def _close_quietly(context: AbstractAsyncContextManager[Any]) -> None:
     with suppress(Exception):
-        await thing.__aexit__(None, None, None)
+        await context.__aexit__(None, None, None)
 
 
 @cache
 def shared_event_loop() -> EventLoopThread:
-    """The loop of this process."""
+    """The event loop of this process."""
     return EventLoopThread()

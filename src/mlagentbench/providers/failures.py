@@ -1,4 +1,4 @@
-"""What a provider's failure means: worth another try, too long a prompt, or the end; said in a line, without keys."""
+"""Classifies provider errors as transient, permanent or too long a prompt, with a reason without keys."""
 
 import re
 from typing import Any, Literal, NamedTuple
@@ -7,7 +7,7 @@ from pydantic_ai import exceptions as raised
 
 from mlagentbench.providers.names import key_variables, known_secrets
 
-FailureKind = Literal["passing", "too long", "stop refused", "final"]
+FailureKind = Literal["transient", "too_long", "stop_rejected", "permanent"]
 TRANSIENT_ERRORS = (
     raised.ModelRateLimitError,
     raised.ModelUnavailableError,
@@ -21,28 +21,30 @@ PERMANENT_ERRORS = (
     raised.UserError,
     raised.ContentFilterError,
 )
-RETRYABLE_STATUSES = {408, 409, 425}  # statuses that ask for another try and belong to no family
+RETRYABLE_STATUSES = {408, 409, 425}  # for which pydantic-ai has no exception class
 STATUS_CONTENT_TOO_LARGE = 413
-# As providers say it: OpenAI and those like it, Anthropic, Google, Mistral, Cohere, Hugging Face and llama.cpp, Groq.
+STATUS_RATE_LIMIT = 429
+# As worded by OpenAI and compatible servers, Anthropic, Google, Mistral, Cohere, Hugging Face, llama.cpp and
+# Groq.
 CONTEXT_LENGTH_MESSAGE = re.compile(
     r"context.?(length|window|size)|prompt is too long|input.? (is )?too long|input token count"
     r"|too many (input )?tokens|too large for model|request too large|number of tokens .*(exceed|must be)"
     r"|`?inputs`? tokens \+",
     re.IGNORECASE,
 )
-MAX_REASON_CHARS = 300  # characters of a reason
+MAX_REASON_CHARS = 300
 
 
 class TruncatedResponse(Exception):
-    """The answer broke off before its end."""
+    """The response ended before it was complete."""
 
 
 class EmptyResponse(Exception):
-    """The answer says nothing at all."""
+    """The response has neither text nor tool calls."""
 
 
 class ProviderFailure(NamedTuple):
-    """What came instead of an answer; seconds are those after which the provider wants to be asked again."""
+    """A failed attempt; `retry_after_s` is the wait that the provider asks for."""
 
     kind: FailureKind
     reason: str
@@ -50,68 +52,68 @@ class ProviderFailure(NamedTuple):
 
 
 def classify_error(error: Exception, provider: str, sent_stop_sequences: bool) -> ProviderFailure:
-    """What to make of an error; `stops` says that stop sequences were sent."""
-    said = _error_text(error)
-    reason = format_reason(said, provider)
+    """Decide what to do about an exception; rejections of stop sequences only count if some were sent."""
+    text = _error_text(error)
+    reason = format_reason(text, provider)
     status = error.status_code if isinstance(error, raised.ModelHTTPError) else None
     if status:
         reason = f"{status}: {reason}"
-    seconds = error.retry_after if isinstance(error, raised.ModelAPIError) else None
+    retry_after_s = error.retry_after if isinstance(error, raised.ModelAPIError) else None
     if (
         isinstance(error, raised.ModelContextWindowExceededError)
         or status == STATUS_CONTENT_TOO_LARGE
-        or _is_length_error(status, said)
+        or _is_length_error(status, text)
     ):
-        return ProviderFailure("too long", reason)
+        return ProviderFailure("too_long", reason)
     if isinstance(error, raised.ModelAuthenticationError):
         variables = " or ".join(key_variables(provider))
-        return ProviderFailure("final", f"{reason} (check {variables})" if variables else reason)
+        return ProviderFailure("permanent", f"{reason} (check {variables})" if variables else reason)
     if (
         isinstance(error, raised.ModelRequestRejectedError)
         and sent_stop_sequences
-        and re.search(r"\bstop", said)
+        and re.search(r"\bstop", text)
     ):
-        return ProviderFailure("stop refused", reason)
+        return ProviderFailure("stop_rejected", reason)
     if isinstance(error, PERMANENT_ERRORS):
-        return ProviderFailure("final", reason)
+        return ProviderFailure("permanent", reason)
     if isinstance(error, raised.ModelHTTPError) and not isinstance(error, TRANSIENT_ERRORS):
-        return ProviderFailure("passing" if status in RETRYABLE_STATUSES else "final", reason, seconds)
-    return ProviderFailure(
-        "passing", reason, seconds
-    )  # whatever else a provider's package raises, it raises on the answer
+        kind: FailureKind = "transient" if status in RETRYABLE_STATUSES else "permanent"
+        return ProviderFailure(kind, reason, retry_after_s)
+    # Any other exception of a provider's package comes from reading the response.
+    return ProviderFailure("transient", reason, retry_after_s)
 
 
-def _is_length_error(status: int | None, said: str) -> bool:
-    """Whether a refusal is about length; a rate limit is, if no single request may be this large."""
-    if status == 429:
-        return "too large" in said.lower()
-    return status is not None and 400 <= status < 500 and bool(CONTEXT_LENGTH_MESSAGE.search(said))
+def _is_length_error(status: int | None, text: str) -> bool:
+    """Whether a request was rejected for its length; a rate limit counts if the request can never pass."""
+    if status == STATUS_RATE_LIMIT:
+        return "too large" in text.lower()
+    return status is not None and 400 <= status < 500 and bool(CONTEXT_LENGTH_MESSAGE.search(text))
 
 
 def _error_text(error: Exception) -> str:
     if isinstance(error, raised.ModelTimeoutError | raised.ModelRequestTimeout):
-        return f"no answer in time ({error.message})"
+        return f"timed out ({error.message})"
     if isinstance(error, raised.ModelHTTPError):
         return _message_in_body(error.body) or str(error.body or "no reason given")
     return str(error) or type(error).__name__
 
 
 def _message_in_body(body: Any) -> str:
-    """The sentence in an error's body, wherever the provider keeps it."""
+    """The error message in a response body; providers nest it differently."""
     while isinstance(body, dict):
         body = next((body[key] for key in ("error", "message", "detail") if body.get(key)), "")
     return body if isinstance(body, str) else str(body)
 
 
 def format_reason(text: str, provider: str) -> str:
-    """A reason as people and records may see it."""
+    """The text on one line, shortened, without keys."""
     line = " ".join(redact_keys(text, provider).split())
     line = re.sub(r"(?i)(bearer|api[_-]?key['\"]?\s*[:=])\s*['\"]?[\w.~+/=-]{8,}", r"\1 [key]", line)
     return line if len(line) <= MAX_REASON_CHARS else f"{line[: MAX_REASON_CHARS - 1]}…"
 
 
 def redact_keys(text: str, provider: str) -> str:
-    """The text without the keys that its sender was sent."""
+    """Replace every key that this provider may know with `[key]`."""
     for secret in known_secrets(provider):
         text = text.replace(secret, "[key]")
     return text

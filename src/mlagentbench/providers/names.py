@@ -1,22 +1,21 @@
-"""The providers of hosted models by name, and where each finds its key."""
+"""Provider names, and the environment variables of their keys."""
 
 import os
 from typing import NamedTuple
 
 from mlagentbench.errors import UsageError
 
-COMPATIBLE_KEY_VARIABLE = (
-    "OPENAI_COMPATIBLE_API_KEY"  # for servers named by URL: no key of OpenAI's goes to a stranger
-)
-MIN_SECRET_CHARS = 12  # characters; whatever is shorter guards nothing, and may be a word of a reply
+# The key for servers given by URL, so that OPENAI_API_KEY is never sent to a third party.
+COMPATIBLE_KEY_VARIABLE = "OPENAI_COMPATIBLE_API_KEY"
+MIN_SECRET_CHARS = 12  # shorter values protect nothing and may occur in a reply as ordinary words
 
 
 class Provider(NamedTuple):
-    """What a person must know of a provider; the first variable that is set counts."""
+    """What a user must know about a provider; the first key variable that is set counts."""
 
     description: str
     key_variables: tuple[str, ...]
-    base_url_variable: str = ""  # the variable that names another server of its kind
+    base_url_variable: str = ""  # overrides the server address
 
 
 PROVIDERS = {
@@ -39,41 +38,45 @@ PROVIDERS = {
     "sambanova": Provider("SambaNova", ("SAMBANOVA_API_KEY",), "SAMBANOVA_BASE_URL"),
     "alibaba": Provider("Alibaba", ("ALIBABA_API_KEY", "DASHSCOPE_API_KEY")),
     "zai": Provider("Z.ai", ("ZAI_API_KEY",)),
-    "vercel": Provider("Vercel's gateway", ("VERCEL_AI_GATEWAY_API_KEY", "VERCEL_OIDC_TOKEN")),
+    "vercel": Provider("Vercel AI Gateway", ("VERCEL_AI_GATEWAY_API_KEY", "VERCEL_OIDC_TOKEN")),
     "azure": Provider("Azure OpenAI", ("AZURE_OPENAI_API_KEY",), "AZURE_OPENAI_ENDPOINT"),
     "bedrock": Provider("Amazon Bedrock; pydantic-ai-slim[bedrock]", ("AWS_BEARER_TOKEN_BEDROCK",)),
     "xai": Provider("xAI; pydantic-ai-slim[xai]", ("XAI_API_KEY",)),
     "ollama": Provider("Ollama", ("OLLAMA_API_KEY",), "OLLAMA_BASE_URL"),
     "vllm": Provider("vLLM", ("VLLM_API_KEY",), "VLLM_BASE_URL"),
 }
-RENAMED_PROVIDERS = {"google-gla": "google", "google-vertex": "google-cloud"}  # as they were called before
+RENAMED_PROVIDERS = {"google-gla": "google", "google-vertex": "google-cloud"}  # old names still accepted
 
 
 def split_model_name(name: str) -> tuple[str, str]:
-    """The provider and the model of `PROVIDER:MODEL`; a server by URL (`http://…/v1#MODEL`) is its own provider."""
+    """Split `PROVIDER:MODEL`; for a server by URL (`http://…/v1#MODEL`) the URL is the provider."""
     if name.startswith(("http://", "https://")):
-        address, _, model = name.partition("#")
-        if not model or any(sign in address for sign in "@?"):
+        url, _, model = name.partition("#")
+        if not model or any(character in url for character in "@?"):
             raise UsageError(
-                f"a server is named http://HOST:PORT/v1#MODEL, without a query or a password; its key is {COMPATIBLE_KEY_VARIABLE}"
+                "Name a server as http://HOST:PORT/v1#MODEL, without a query or a password. "
+                f"Its key is read from {COMPATIBLE_KEY_VARIABLE}."
             )
-        return address, model
+        return url, model
     provider, _, model = name.partition(":")
     if not model:
-        raise UsageError(f"no model {name!r}; a hosted one is PROVIDER:MODEL, and others are in: list models")
+        raise UsageError(
+            f"No such model: {name!r}. Name a hosted model as PROVIDER:MODEL; `mlagentbench list models` "
+            "shows all models."
+        )
     return RENAMED_PROVIDERS.get(provider, provider), model
 
 
 def key_variables(provider: str) -> tuple[str, ...]:
-    """The variables in which a provider may find its key."""
+    """The environment variables that may hold a provider's key."""
     if provider.startswith("http"):
         return (COMPATIBLE_KEY_VARIABLE,)
-    found = PROVIDERS.get(provider) or PROVIDERS.get(provider.removesuffix("-responses"))
-    return found.key_variables if found else ()
+    known = PROVIDERS.get(provider) or PROVIDERS.get(provider.removesuffix("-responses"))
+    return known.key_variables if known else ()
 
 
 def known_secrets(provider: str) -> tuple[str, ...]:
-    """The keys that a provider may have been sent, and may send back; of a stranger, all that look like one."""
+    """The keys that a provider may echo; for an unknown provider, all variables that look like keys."""
     names = key_variables(provider) or [
         name for name in os.environ if name.endswith(("KEY", "TOKEN", "SECRET"))
     ]

@@ -1,4 +1,4 @@
-"""Our prompts as pydantic-ai words them, and its responses as ours."""
+"""Converts prompts to pydantic-ai messages, and pydantic-ai responses to replies."""
 
 from dataclasses import replace
 from typing import Any, cast
@@ -25,25 +25,25 @@ from mlagentbench.providers.failures import EmptyResponse, TruncatedResponse
 from mlagentbench.providers.retry_policy import RetryPolicy
 from mlagentbench.records import Message, Prompt, Reply, ToolCall
 
-MAX_STOP_SEQUENCES = 4  # that every provider takes; the others are cut by us alone
-CHARS_PER_TOKEN = 3  # of a token, or more, where a server does not count
+MAX_STOP_SEQUENCES = 4  # that every provider accepts; replies are cut at the rest here
+CHARS_PER_TOKEN = 3  # a low estimate, for servers that do not report usage
 
 
 def to_messages(prompt: Prompt) -> list[ModelMessage]:
-    """The messages; whatever stands between two turns of the model is one request."""
-    found: list[ModelMessage] = []
-    names: dict[str, str] = {}  # of tools, by the id of a call
+    """Convert the messages; everything between two turns of the model becomes one request."""
+    messages: list[ModelMessage] = []
+    tool_names: dict[str, str] = {}  # by call id
     for message in prompt.messages:
         if message.role == "assistant":
-            names.update({call.id: call.name for call in message.calls})
-            found.append(ModelResponse(parts=_to_response_parts(message)))
+            tool_names.update({call.id: call.name for call in message.calls})
+            messages.append(ModelResponse(parts=_to_response_parts(message)))
             continue
-        part = _to_request_part(message, names)
-        if found and isinstance(found[-1], ModelRequest):
-            found[-1] = ModelRequest(parts=[*found[-1].parts, part])
+        part = _to_request_part(message, tool_names)
+        if messages and isinstance(messages[-1], ModelRequest):
+            messages[-1] = ModelRequest(parts=[*messages[-1].parts, part])
         else:
-            found.append(ModelRequest(parts=[part]))
-    return found
+            messages.append(ModelRequest(parts=[part]))
+    return messages
 
 
 def _to_response_parts(message: Message) -> list[ModelResponsePart]:
@@ -51,16 +51,16 @@ def _to_response_parts(message: Message) -> list[ModelResponsePart]:
     return [TextPart(message.text), *calls] if message.text or not calls else [*calls]
 
 
-def _to_request_part(message: Message, names: dict[str, str]) -> ModelRequestPart:
+def _to_request_part(message: Message, tool_names: dict[str, str]) -> ModelRequestPart:
     if message.role == "system":
         return SystemPromptPart(message.text)
     if message.role == "tool":
-        return ToolReturnPart(names.get(message.answers, "unknown"), message.text, message.answers)
+        return ToolReturnPart(tool_names.get(message.answers, "unknown"), message.text, message.answers)
     return UserPromptPart(message.text)
 
 
 def to_request_parameters(prompt: Prompt) -> ModelRequestParameters:
-    """The tools that are offered."""
+    """Convert the tools that the prompt offers."""
     tools = [
         ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=tool.parameters)
         for tool in prompt.tools
@@ -71,43 +71,40 @@ def to_request_parameters(prompt: Prompt) -> ModelRequestParameters:
 def to_model_settings(
     prompt: Prompt, model: Model[Any], retry_policy: RetryPolicy, send_stop_sequences: bool
 ) -> ModelSettings:
-    """What the model takes of our wishes; the packages' own retries are off, since ours are counted."""
-    wishes: dict[str, Any] = {
+    """The settings that the model supports; the client's own retries are off, so that all are counted."""
+    settings: dict[str, Any] = {
         "max_tokens": prompt.max_tokens,
         "timeout": retry_policy.read_timeout_s,
         "request_timeout": retry_policy.attempt_timeout_s,
         "max_retries": 0,
     }
-    if (
-        sent := [stop for stop in prompt.stop if stop.strip()][:MAX_STOP_SEQUENCES]
-        if send_stop_sequences
-        else []
-    ):
-        wishes["stop_sequences"] = sent
+    stop_sequences = [stop for stop in prompt.stop if stop.strip()][:MAX_STOP_SEQUENCES]
+    if send_stop_sequences and stop_sequences:
+        settings["stop_sequences"] = stop_sequences
     profile = cast(dict[str, Any], model.profile)
-    refused = {*model.unsupported_settings, *profile.get("openai_unsupported_model_settings", ())}
-    return cast(ModelSettings, {name: wish for name, wish in wishes.items() if name not in refused})
+    unsupported = {*model.unsupported_settings, *profile.get("openai_unsupported_model_settings", ())}
+    return cast(ModelSettings, {name: value for name, value in settings.items() if name not in unsupported})
 
 
 def check_response(response: ModelResponse, prompt: Prompt) -> None:
-    """Raise if the answer is none: cut off, or silent where silence was not asked for."""
-    told = (response.provider_details or {}).get("finish_reason") or response.finish_reason
-    uncounted = not response.usage.output_tokens
-    if response.state != "complete" or told is None or (_is_assumed_stop(response) and uncounted):
-        raise TruncatedResponse("the answer broke off before its end")
+    """Raise if the response is truncated, or empty without a stop sequence as the reason."""
+    finish_reason = (response.provider_details or {}).get("finish_reason") or response.finish_reason
+    no_usage = not response.usage.output_tokens
+    if response.state != "complete" or finish_reason is None or (_is_assumed_stop(response) and no_usage):
+        raise TruncatedResponse("the response is truncated")
     if response.text or response.tool_calls or response.finish_reason in ("length", "content_filter"):
         return
-    if not prompt.stop or uncounted:  # else its first words were a stop sequence
-        raise EmptyResponse("the answer is empty")
+    if not prompt.stop or no_usage:  # otherwise the response started with a stop sequence
+        raise EmptyResponse("the response is empty")
 
 
 def _is_assumed_stop(response: ModelResponse) -> bool:
-    """Whether it was pydantic-ai, and not the provider, that called this the end."""
+    """Whether the finish reason was filled in by pydantic-ai rather than reported by the provider."""
     return "finish_reason" not in (response.provider_details or {}) and response.finish_reason == "stop"
 
 
 def to_reply(response: ModelResponse, prompt: Prompt) -> Reply:
-    """The answer, cut where the prompt says, whether or not the provider did so."""
+    """Convert a response, cut at the stop sequences whether or not the provider did so."""
     text = response.text or ""
     for stop in prompt.stop:
         text = text.partition(stop)[0] if stop else text
@@ -119,34 +116,34 @@ def to_reply(response: ModelResponse, prompt: Prompt) -> Reply:
 
 
 def count_tokens(response: ModelResponse, prompt: Prompt) -> tuple[int, int]:
-    """What went in and what came out; guessed, and rather too high, where the server does not count."""
-    heard = sum(len(message.text) for message in prompt.messages)
-    said = len(response.text or "") + sum(len(raw_arguments(call)) for call in response.tool_calls)
-    used = response.usage
+    """Input and output tokens; estimated on the high side if the server reports no usage."""
+    input_chars = sum(len(message.text) for message in prompt.messages)
+    output_chars = len(response.text or "") + sum(len(raw_arguments(call)) for call in response.tool_calls)
+    usage = response.usage
     return (
-        used.input_tokens or heard // CHARS_PER_TOKEN + 1,
-        used.output_tokens or said // CHARS_PER_TOKEN + 1,
+        usage.input_tokens or input_chars // CHARS_PER_TOKEN + 1,
+        usage.output_tokens or output_chars // CHARS_PER_TOKEN + 1,
     )
 
 
 def raw_arguments(call: ToolCallPart) -> str:
-    """As the model wrote them, even if that is no JSON."""
+    """The arguments as the model wrote them, even if they are not valid JSON."""
     return call.args if isinstance(call.args, str) else call.args_as_json_str()
 
 
 def estimate_cost(model: Model[Any], input_tokens: int, output_tokens: int) -> float | None:
-    """Dollars that so many tokens would cost, or None if that is not known."""
+    """What this many tokens would cost in dollars, or None if unknown."""
     try:
-        address = model.base_url
-    except UserError:  # it is chosen call by call
-        address = None
+        url = model.base_url
+    except UserError:  # the URL is chosen per call
+        url = None
     usage = RequestUsage(input_tokens=input_tokens, output_tokens=output_tokens)
-    imagined = ModelResponse(parts=[], usage=usage, model_name=model.model_name, provider_name=model.system)
-    return response_cost(replace(imagined, provider_url=address))
+    response = ModelResponse(parts=[], usage=usage, model_name=model.model_name, provider_name=model.system)
+    return response_cost(replace(response, provider_url=url))
 
 
 def response_cost(response: ModelResponse) -> float | None:
-    """Dollars by the price list that came with pydantic-ai, or None if it does not know."""
+    """Dollars according to the price list bundled with pydantic-ai, or None if unknown."""
     try:
         return float(response.cost().total_price)
     except (LookupError, ValueError, AssertionError):
