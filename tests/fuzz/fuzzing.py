@@ -1,4 +1,4 @@
-"""Gives a target case after case: each has its time and its memory, and may fail only as the target declares."""
+"""Runs the cases of a target within time and memory limits; only the errors that it declares are allowed."""
 
 import importlib
 import resource
@@ -14,172 +14,188 @@ from types import FrameType, ModuleType
 from typing import Any
 
 TARGETS = Path(__file__).parent / "targets"
-COMPUTING, WAITING = 3.0, 60.0  # seconds of a case: of the processor, and of anybody's patience
-MEMORY = 1 << 30  # bytes that a target may take, over what it has when it begins
-SHOWN = 1000  # characters of a case
-ROUND = 500  # cases of hypothesis
+CPU_LIMIT_S, WALL_LIMIT_S = 3.0, 60.0  # per case
+MEMORY_LIMIT_BYTES = 1 << 30  # above what a target uses at its start
+MAX_CASE_CHARS = 1000  # shown of a failing case
+HYPOTHESIS_ROUND_CASES = 500
 
 
-class Slow(BaseException):
-    """A case took too long; no `except Exception` of a target can swallow it."""
+class CaseTimeout(BaseException):
+    """A case took too long; not an Exception, so that no target can swallow it."""
 
 
 class Defect(Exception):
-    """A case that failed otherwise than declared."""
+    """A case that failed with an error that its target does not declare."""
 
 
 @dataclass(frozen=True)
-class Figures:
-    """What a target was put through."""
+class FuzzStats:
+    """The results of one target."""
 
     target: str
     cases: int
     seconds: float
     slowest: float
-    megabytes: float  # at most, over what it had when it began
+    peak_mb: float  # above what it used at its start
 
 
-def names() -> list[str]:
-    """All the targets: a file each."""
+def target_names() -> list[str]:
+    """The names of all targets; each is a file."""
     return sorted(path.stem for path in TARGETS.glob("[!_]*.py"))
 
 
-def load(name: str) -> ModuleType:
-    """A target: RAISES, WEIGHT (cases of a thousand), SHORT (cases in the default suite), attempt(case, thing), and
+def load_target(name: str) -> ModuleType:
+    """Load a target by its file name.
 
-    make(random) for a case by its number, or STRATEGY for cases by hypothesis; perhaps opened(room) for the thing,
-    and FOUND, cases that failed once.
+    A target defines EXPECTED_ERRORS, CASES_PER_1000 (its share of a long run), SHORT_CASES (in the default
+    suite) and run_case(case, fixture); make_case(random) for numbered cases, or STRATEGY for cases of
+    hypothesis; and optionally open_fixture(folder), a context manager, and REGRESSION_CASES, which failed in
+    the past.
     """
     return importlib.import_module(f"targets.{name}")
 
 
-def fuzz(target: ModuleType, room: Path, seed: int, first: int, count: int, seconds: float = 1e9) -> Figures:
-    """Go through what was found before, then cases first, first + 1, ... of a seed, until time is over."""
-    opened = getattr(target, "opened", _room)
-    with opened(room) as thing, _bounded_memory(), _alarms(), (room / "at").open("wb", buffering=0) as mark:
-        before, begun = _reset_peak(), time.perf_counter()
-        trial = Trial(target, thing, mark, seed, begun + seconds)
-        for case in getattr(target, "FOUND", ()):
-            trial.attempt(case, -1)
-        (_by_hypothesis if hasattr(target, "STRATEGY") else _by_number)(trial, first, count)
-        took = time.perf_counter() - begun
-        return Figures(trial.name, trial.done, took, trial.slowest, (_memory("VmHWM") - before) / 2**20)
+def fuzz(
+    target: ModuleType, folder: Path, seed: int, first: int, count: int, seconds: float = 1e9
+) -> FuzzStats:
+    """Run the regression cases, then the cases first, first + 1, ... of a seed, until the time is up."""
+    open_fixture = getattr(target, "open_fixture", _use_folder)
+    with (
+        open_fixture(folder) as fixture,
+        _limit_memory(),
+        _alarm_handlers(),
+        (folder / "at").open("wb", buffering=0) as progress_file,
+    ):
+        before, started = _reset_peak(), time.perf_counter()
+        target_run = TargetRun(target, fixture, progress_file, seed, started + seconds)
+        for case in getattr(target, "REGRESSION_CASES", ()):
+            target_run.run_case(case, -1)
+        (_run_by_hypothesis if hasattr(target, "STRATEGY") else _run_by_number)(target_run, first, count)
+        elapsed = time.perf_counter() - started
+        peak_mb = (_read_memory("VmHWM") - before) / 2**20
+        return FuzzStats(target_run.name, target_run.done, elapsed, target_run.slowest, peak_mb)
 
 
-class Trial:
-    """One target at work."""
+class TargetRun:
+    """The state of one target while its cases run."""
 
-    def __init__(self, target: ModuleType, thing: Any, mark: FileIO, seed: int, until: float) -> None:
-        self.target, self.thing, self.seed, self.until = target, thing, seed, until
+    def __init__(
+        self, target: ModuleType, fixture: Any, progress_file: FileIO, seed: int, deadline: float
+    ) -> None:
+        self.target, self.fixture, self.seed, self.deadline = target, fixture, seed, deadline
         self.name = target.__name__.rpartition(".")[2]
         self.done, self.slowest = 0, 0.0
-        self._mark = mark
+        self._progress_file = progress_file
 
-    def attempt(self, case: Any, number: int) -> None:
-        """One case. Its number is on disk before: what kills the interpreter can be repeated too."""
-        self._mark.seek(0)
-        self._mark.write(b"%-20d" % number)
-        begun = time.perf_counter()
+    def run_case(self, case: Any, number: int) -> None:
+        """Run one case; its number is written first, so that a case that kills the interpreter is known."""
+        self._progress_file.seek(0)
+        self._progress_file.write(b"%-20d" % number)
+        started = time.perf_counter()
         try:
-            self._guarded(case)
-        except self.target.RAISES:
+            self._run_with_alarms(case)
+        except self.target.EXPECTED_ERRORS:
             pass
-        except (Exception, Slow) as error:
-            raise Defect(self._told(case, number, error)) from error
+        except (Exception, CaseTimeout) as error:
+            raise Defect(self._describe_failure(case, number, error)) from error
         self.done += 1
-        self.slowest = max(self.slowest, time.perf_counter() - begun)
+        self.slowest = max(self.slowest, time.perf_counter() - started)
 
-    def _guarded(self, case: Any) -> None:
-        _wind(COMPUTING, WAITING, 10 * COMPUTING)
+    def _run_with_alarms(self, case: Any) -> None:
+        _set_alarms(CPU_LIMIT_S, WALL_LIMIT_S, 10 * CPU_LIMIT_S)
         try:
-            self.target.attempt(case, self.thing)
+            self.target.run_case(case, self.fixture)
         finally:
-            _wind(0, 0, 0)
+            _set_alarms(0, 0, 0)
 
-    def _told(self, case: Any, number: int, error: BaseException) -> str:
+    def _describe_failure(self, case: Any, number: int, error: BaseException) -> str:
         text = repr(case)
-        text = text if len(text) <= SHOWN else f"{text[:SHOWN]}... ({len(text):,} characters)"
-        count = 1 if hasattr(self.target, "make") else ROUND
-        again = f"python tests/fuzz --only {self.name} --seed {self.seed} --first {number} --cases {count}"
-        return f"{self.name}: {type(error).__name__}: {error}\nthe case: {text}\nagain: {again}"
+        if len(text) > MAX_CASE_CHARS:
+            text = f"{text[:MAX_CASE_CHARS]}... ({len(text):,} characters)"
+        count = 1 if hasattr(self.target, "make_case") else HYPOTHESIS_ROUND_CASES
+        command = f"python tests/fuzz --only {self.name} --seed {self.seed} --first {number} --cases {count}"
+        return f"{self.name}: {type(error).__name__}: {error}\nCase: {text}\nRepeat it with: {command}"
 
     @property
-    def over(self) -> bool:
-        """Whether its time is over."""
-        return time.perf_counter() > self.until
+    def is_out_of_time(self) -> bool:
+        """Whether the deadline has passed."""
+        return time.perf_counter() > self.deadline
 
 
-def _by_number(trial: Trial, first: int, count: int) -> None:
-    make: Callable[[Random], Any] = trial.target.make
+def _run_by_number(target_run: TargetRun, first: int, count: int) -> None:
+    make_case: Callable[[Random], Any] = target_run.target.make_case
     for number in range(first, first + count):
-        if trial.over:
+        if target_run.is_out_of_time:
             break
-        trial.attempt(make(Random(f"{trial.seed}/{number}")), number)
+        target_run.run_case(make_case(Random(f"{target_run.seed}/{number}")), number)
 
 
-def _by_hypothesis(trial: Trial, first: int, count: int) -> None:
-    """In rounds, since hypothesis remembers all cases of one."""
-    for begin in range(first, first + count, ROUND):
-        if not trial.over:
-            _round(trial, begin, min(ROUND, first + count - begin))
+def _run_by_hypothesis(target_run: TargetRun, first: int, count: int) -> None:
+    """Run cases in rounds, because hypothesis remembers all cases of one round."""
+    for round_start in range(first, first + count, HYPOTHESIS_ROUND_CASES):
+        if not target_run.is_out_of_time:
+            left = first + count - round_start
+            _run_hypothesis_round(target_run, round_start, min(HYPOTHESIS_ROUND_CASES, left))
 
 
-def _round(trial: Trial, number: int, count: int) -> None:
-    """Cases that are known by the number of their round; a failing one is made smaller before it is told."""
+def _run_hypothesis_round(target_run: TargetRun, number: int, count: int) -> None:
+    """Run cases that share the number of their round; a failing case is shrunk before it is reported."""
     import hypothesis
 
-    def attempt(case: Any) -> None:
-        trial.attempt(case, number)
+    def run_case(case: Any) -> None:
+        target_run.run_case(case, number)
 
-    everything = list(hypothesis.HealthCheck)
-    rules = hypothesis.settings(
-        max_examples=count, database=None, deadline=None, suppress_health_check=everything
+    all_checks = list(hypothesis.HealthCheck)
+    settings = hypothesis.settings(
+        max_examples=count, database=None, deadline=None, suppress_health_check=all_checks
     )
-    hypothesis.seed(trial.seed + number)(rules(hypothesis.given(case=trial.target.STRATEGY)(attempt)))()
+    property_test = settings(hypothesis.given(case=target_run.target.STRATEGY)(run_case))
+    hypothesis.seed(target_run.seed + number)(property_test)()
 
 
 @contextmanager
-def _room(room: Path) -> Iterator[Path]:
-    yield room
+def _use_folder(folder: Path) -> Iterator[Path]:
+    yield folder
 
 
-def _wind(computing: float, waiting: float, deaf: float) -> None:
-    """Set the alarms; nobody handles the last, which ends a process that is too deep in C to hear the first."""
-    signal.setitimer(signal.ITIMER_PROF, computing)
-    signal.setitimer(signal.ITIMER_REAL, waiting)
-    signal.setitimer(signal.ITIMER_VIRTUAL, deaf)
+def _set_alarms(cpu: float, wall: float, hard_limit: float) -> None:
+    """Set the alarms; the last has no handler, and ends a process whose C code never returns to Python."""
+    signal.setitimer(signal.ITIMER_PROF, cpu)
+    signal.setitimer(signal.ITIMER_REAL, wall)
+    signal.setitimer(signal.ITIMER_VIRTUAL, hard_limit)
 
 
 @contextmanager
-def _alarms() -> Iterator[None]:
-    def ring(number: int, frame: FrameType | None) -> None:
-        raise Slow(f"more than {COMPUTING if number == signal.SIGPROF else WAITING:g} s")
+def _alarm_handlers() -> Iterator[None]:
+    def raise_timeout(number: int, frame: FrameType | None) -> None:
+        limit = CPU_LIMIT_S if number == signal.SIGPROF else WALL_LIMIT_S
+        raise CaseTimeout(f"more than {limit:g} s")
 
-    before = {each: signal.signal(each, ring) for each in (signal.SIGPROF, signal.SIGALRM)}
+    before = {number: signal.signal(number, raise_timeout) for number in (signal.SIGPROF, signal.SIGALRM)}
     try:
         yield
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
-def _bounded_memory() -> Iterator[None]:
+def _limit_memory() -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (_memory("VmSize") + MEMORY, hard))
+    resource.setrlimit(resource.RLIMIT_AS, (_read_memory("VmSize") + MEMORY_LIMIT_BYTES, hard))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-def _memory(name: str) -> int:
-    """One of the sizes that the kernel keeps of this process, in bytes."""
+def _read_memory(name: str) -> int:
+    """Read a memory size of this process from the kernel, in bytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
 
 
 def _reset_peak() -> int:
-    """What there is now; the peak begins here."""
+    """Reset the peak memory of this process and return its current memory."""
     Path("/proc/self/clear_refs").write_text("5")
-    return _memory("VmRSS")
+    return _read_memory("VmRSS")

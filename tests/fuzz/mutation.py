@@ -1,4 +1,4 @@
-"""Makes cases: bytes that were damaged, and JSON of which some parts were exchanged."""
+"""Creates fuzz cases: damaged bytes, and JSON with some parts replaced."""
 
 import json
 import re
@@ -7,9 +7,9 @@ from copy import deepcopy
 from random import Random
 from typing import Any
 
-LONGEST = 100_000  # bytes: what takes time by the square of its length takes minutes for so many
+MAX_CASE_BYTES = 100_000  # an algorithm of quadratic time takes minutes for so many
 NUMBER = re.compile(rb"-?\d+")
-NUMBERS = [b"0", b"-1", b"1e400", b"NaN", b"-Infinity", b"1.5", b"4294967296", b"9" * 30, b"9" * 5000]
+ODD_NUMBERS = [b"0", b"-1", b"1e400", b"NaN", b"-Infinity", b"1.5", b"4294967296", b"9" * 30, b"9" * 5000]
 JUNK = [
     b"\0",
     b"\xff\xfe",
@@ -23,7 +23,7 @@ JUNK = [
     b'"',
     b"\\",
 ]
-ODD: list[Any] = [
+ODD_VALUES: list[Any] = [
     *(None, True, False, 0, -1, 1.5, 1e308, 5e-324, float("inf"), float("nan"), 2**31, 2**64, 10**400),
     *(
         "",
@@ -45,101 +45,113 @@ ODD: list[Any] = [
 Mutator = Callable[[bytearray, Random, Sequence[bytes]], None]
 
 
-def mutated(seeds: Sequence[bytes], words: Sequence[bytes] = ()) -> Callable[[Random], bytes]:
-    """Cases that were one of the seeds, until a few things happened to them; `words` are what readers look for."""
-    pool = [*words, *JUNK]
+def mutate_bytes(seeds: Sequence[bytes], tokens: Sequence[bytes] = ()) -> Callable[[Random], bytes]:
+    """Create cases from seeds by a few random mutations; `tokens` are strings that the readers look for."""
+    pool = [*tokens, *JUNK]
 
-    def make(random: Random) -> bytes:
+    def make_case(random: Random) -> bytes:
         data = bytearray(random.choice(seeds))
         for _ in range(random.choice((1, 1, 1, 2, 2, 3, 5, 9))):
             random.choice(MUTATORS)(data, random, pool)
         if random.random() < 0.1:
             _splice(data, random, seeds)
-        return bytes(data[:LONGEST])
+        return bytes(data[:MAX_CASE_BYTES])
 
-    return make
+    return make_case
 
 
-def grafted(seeds: Sequence[Any]) -> Callable[[Random], Any]:
-    """Cases that are JSON as the seeds, but for some parts that are missing, or something else."""
+def mutate_json(seeds: Sequence[Any]) -> Callable[[Random], Any]:
+    """Create JSON cases from seeds with some parts removed or replaced."""
     texts = [json.dumps(seed) for seed in seeds]
 
-    def make(random: Random) -> Any:
+    def make_case(random: Random) -> Any:
         root = [json.loads(random.choice(texts))]
         for _ in range(random.choice((1, 1, 1, 2, 3))):
-            if places := [*_places(root)]:
-                _graft(random.choice(places), random)
+            if locations := [*_locations(root)]:
+                _replace_part(random.choice(locations), random)
         return root[0] if root else None
 
-    return make
+    return make_case
 
 
-def dumped(value: Any) -> bytes:
-    """JSON as a careless program writes it: with lone surrogates, and numbers that are none."""
+def dump_json(value: Any) -> bytes:
+    """Dump JSON as a careless program does, with lone surrogates and NaN."""
     return json.dumps(value).encode()
 
 
-def _places(within: Any) -> Iterator[tuple[Any, Any]]:
-    """Every part of a value, as the collection that holds it and its place there."""
-    for key in [*within] if isinstance(within, dict) else range(len(within)):
-        yield within, key
-        if isinstance(within[key], dict | list):
-            yield from _places(within[key])
+def _locations(container: Any) -> Iterator[tuple[Any, Any]]:
+    """Every part of a value, as its container and its key there."""
+    for key in [*container] if isinstance(container, dict) else range(len(container)):
+        yield container, key
+        if isinstance(container[key], dict | list):
+            yield from _locations(container[key])
 
 
-def _graft(place: tuple[Any, Any], random: Random) -> None:
-    within, key = place
+def _replace_part(location: tuple[Any, Any], random: Random) -> None:
+    container, key = location
     match random.randrange(6):
         case 0:
-            del within[key]
-        case 1 if isinstance(within, dict):
-            within[random.choice(("", "\n", "extra", key, f"{key} "))] = within.pop(key)
+            del container[key]
+        case 1 if isinstance(container, dict):
+            container[random.choice(("", "\n", "extra", key, f"{key} "))] = container.pop(key)
         case 2:
-            within[key] = [within[key]] * random.choice((1, 2, 3, 300))
+            container[key] = [container[key]] * random.choice((1, 2, 3, 300))
         case 3:
-            within[key] = {random.choice(("text", "type", "a")): within[key]}
+            container[key] = {random.choice(("text", "type", "a")): container[key]}
         case _:
-            within[key] = deepcopy(random.choice(ODD))
+            container[key] = deepcopy(random.choice(ODD_VALUES))
 
 
-def _cut(data: bytearray, random: Random, words: Sequence[bytes]) -> None:
+def _truncate(data: bytearray, random: Random, tokens: Sequence[bytes]) -> None:
     del data[random.randrange(len(data) + 1) :]
 
 
-def _drop(data: bytearray, random: Random, words: Sequence[bytes]) -> None:
-    at = random.randrange(len(data) + 1)
-    del data[at : at + random.choice((1, 1, 2, 10, 100))]
+def _delete(data: bytearray, random: Random, tokens: Sequence[bytes]) -> None:
+    position = random.randrange(len(data) + 1)
+    del data[position : position + random.choice((1, 1, 2, 10, 100))]
 
 
-def _flip(data: bytearray, random: Random, words: Sequence[bytes]) -> None:
+def _flip(data: bytearray, random: Random, tokens: Sequence[bytes]) -> None:
     if data:
         data[random.randrange(len(data))] ^= 1 << random.randrange(8)
 
 
-def _insert(data: bytearray, random: Random, words: Sequence[bytes]) -> None:
-    at = random.randrange(len(data) + 1)
-    data[at:at] = random.choice(words)
+def _insert(data: bytearray, random: Random, tokens: Sequence[bytes]) -> None:
+    position = random.randrange(len(data) + 1)
+    data[position:position] = random.choice(tokens)
 
 
-def _repeat(data: bytearray, random: Random, words: Sequence[bytes]) -> None:
-    """A piece, or a word, many times over: what makes slow readers slow."""
-    at = random.randrange(len(data) + 1)
-    piece = random.choice((bytes(data[at : at + random.choice((1, 2, 8, 40))]), random.choice(words)))
-    times = random.choice((2, 2, 3, 10, 50, 50)) if random.random() < 0.95 else LONGEST // (len(piece) + 1)
-    data[at:at] = piece * times
+def _repeat(data: bytearray, random: Random, tokens: Sequence[bytes]) -> None:
+    """Repeat a piece or a token many times, to find slow algorithms."""
+    position = random.randrange(len(data) + 1)
+    excerpt = bytes(data[position : position + random.choice((1, 2, 8, 40))])
+    piece = random.choice((excerpt, random.choice(tokens)))
+    few = random.random() < 0.95
+    times = random.choice((2, 2, 3, 10, 50, 50)) if few else MAX_CASE_BYTES // (len(piece) + 1)
+    data[position:position] = piece * times
 
 
-def _renumber(data: bytearray, random: Random, words: Sequence[bytes]) -> None:
+def _replace_number(data: bytearray, random: Random, tokens: Sequence[bytes]) -> None:
     if numbers := [*NUMBER.finditer(data[:5000])]:
-        found = random.choice(numbers)
-        data[found.start() : found.end()] = random.choice(NUMBERS)
+        number = random.choice(numbers)
+        data[number.start() : number.end()] = random.choice(ODD_NUMBERS)
 
 
 def _splice(data: bytearray, random: Random, seeds: Sequence[bytes]) -> None:
     other = random.choice(seeds)
-    begin = random.randrange(len(other) + 1)
-    at = random.randrange(len(data) + 1)
-    data[at:at] = other[begin : begin + random.randrange(200)]
+    start = random.randrange(len(other) + 1)
+    position = random.randrange(len(data) + 1)
+    data[position:position] = other[start : start + random.randrange(200)]
 
 
-MUTATORS: tuple[Mutator, ...] = (_cut, _drop, _flip, _flip, _insert, _insert, _repeat, _repeat, _renumber)
+MUTATORS: tuple[Mutator, ...] = (
+    _truncate,
+    _delete,
+    _flip,
+    _flip,
+    _insert,
+    _insert,
+    _repeat,
+    _repeat,
+    _replace_number,
+)

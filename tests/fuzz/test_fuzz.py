@@ -1,4 +1,4 @@
-"""The short form of fuzzing: the same cases every time. The long form is `make fuzz`."""
+"""A short fuzzing run with the same cases every time; the long one is `make fuzz`."""
 
 import signal
 import subprocess
@@ -10,80 +10,83 @@ from random import Random
 from types import ModuleType
 
 import pytest
-from fuzzing import Defect, fuzz, load, names
+from fuzzing import Defect, fuzz, load_target, target_names
 
 
-@pytest.mark.parametrize("name", names())
-def test_no_case_is_a_crash_a_hang_or_a_flood_of_memory(name: str, tmp_path: Path) -> None:
-    target = load(name)
-    found = fuzz(target, tmp_path, seed=0, first=0, count=target.SHORT)
-    assert found.cases >= target.SHORT and found.megabytes < 500
+@pytest.mark.parametrize("name", target_names())
+def test_no_case_crashes_hangs_or_uses_too_much_memory(name: str, tmp_path: Path) -> None:
+    target = load_target(name)
+    stats = fuzz(target, tmp_path, seed=0, first=0, count=target.SHORT_CASES)
+    assert stats.cases >= target.SHORT_CASES and stats.peak_mb < 500
 
 
-def test_all_targets_together_take_all_cases_of_the_long_form() -> None:
-    assert sum(load(name).WEIGHT for name in names()) == 1000
+def test_the_shares_of_all_targets_add_up_to_the_long_run() -> None:
+    assert sum(load_target(name).CASES_PER_1000 for name in target_names()) == 1000
 
 
-def target_of(attempt: Callable[[int, Path], None]) -> ModuleType:
-    target = ModuleType("made")
-    target.RAISES, target.make, target.attempt = (KeyError,), lambda random: random.randrange(100), attempt  # type: ignore[attr-defined]
+def make_target(run_case: Callable[[int, Path], None]) -> ModuleType:
+    target = ModuleType("example")
+    vars(target).update(
+        EXPECTED_ERRORS=(KeyError,), make_case=lambda random: random.randrange(100), run_case=run_case
+    )
     return target
 
 
-def spin(case: int, room: Path) -> None:
+def spin(case: int, folder: Path) -> None:
     while True:
         pass
 
 
-def grow(case: int, room: Path) -> None:
+def grow(case: int, folder: Path) -> None:
     bytearray(8 << 30)
 
 
-def swallow(case: int, room: Path) -> None:
+def swallow(case: int, folder: Path) -> None:
     with suppress(Exception):
-        spin(case, room)
+        spin(case, folder)
 
 
-def crash(case: int, room: Path) -> None:
-    raise ValueError("odd")
+def crash(case: int, folder: Path) -> None:
+    raise ValueError("unexpected")
 
 
 @pytest.mark.parametrize(
-    ("attempt", "told"),
+    ("run_case", "message"),
     [
-        (crash, "ValueError: odd"),
-        (spin, "Slow: more than"),
-        (swallow, "Slow: more than"),
+        (crash, "ValueError: unexpected"),
+        (spin, "CaseTimeout: more than"),
+        (swallow, "CaseTimeout: more than"),
         (grow, "MemoryError"),
     ],
 )
-def test_a_target_that_misbehaves_is_told_with_the_case_and_how_to_repeat_it(
-    attempt: Callable[[int, Path], None], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_failing_case_is_reported_with_the_command_that_repeats_it(
+    run_case: Callable[[int, Path], None], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fuzzing.COMPUTING", 0.2)
-    with pytest.raises(Defect, match=told) as caught:
-        fuzz(target_of(attempt), tmp_path, seed=7, first=40, count=9)
-    assert f"the case: {Random('7/40').randrange(100)}\n" in str(caught.value)
-    assert "--only made --seed 7 --first 40 --cases 1" in str(caught.value)
+    monkeypatch.setattr("fuzzing.CPU_LIMIT_S", 0.2)
+    with pytest.raises(Defect, match=message) as caught:
+        fuzz(make_target(run_case), tmp_path, seed=7, first=40, count=9)
+    assert f"Case: {Random('7/40').randrange(100)}\n" in str(caught.value)
+    assert "--only example --seed 7 --first 40 --cases 1" in str(caught.value)
 
 
-def test_a_declared_error_is_no_defect_and_every_case_is_counted(tmp_path: Path) -> None:
-    def refuse(case: int, room: Path) -> None:
+def test_an_expected_error_is_no_defect_and_every_case_is_counted(tmp_path: Path) -> None:
+    def refuse(case: int, folder: Path) -> None:
         raise KeyError(case)
 
-    assert fuzz(target_of(refuse), tmp_path, seed=7, first=0, count=9).cases == 9
+    assert fuzz(make_target(refuse), tmp_path, seed=7, first=0, count=9).cases == 9
 
 
-def test_the_long_form_goes_on_after_a_target_that_died_and_says_at_which_case(tmp_path: Path) -> None:
+def test_the_long_run_continues_after_a_crashed_target_and_reports_its_case(tmp_path: Path) -> None:
     here = Path(__file__).parent
     for path in ("__main__.py", "fuzzing.py"):
         (tmp_path / path).write_text((here / path).read_text())
     (tmp_path / "targets").mkdir()
-    about = "RAISES, WEIGHT, SHORT = (), 500, 1\ndef make(random): return 0\n"
-    (tmp_path / "targets" / "dies.py").write_text(
-        f"import os\n{about}def attempt(case, room):\n    if (room / 'at').read_text().strip() == '5': os.abort()\n"
+    header = "EXPECTED_ERRORS, CASES_PER_1000, SHORT_CASES = (), 500, 1\ndef make_case(random): return 0\n"
+    abort = "if (folder / 'at').read_text().strip() == '5': os.abort()"
+    (tmp_path / "targets" / "crashes.py").write_text(
+        f"import os\n{header}def run_case(case, folder):\n    {abort}\n"
     )
-    (tmp_path / "targets" / "lives.py").write_text(f"{about}def attempt(case, room): pass\n")
+    (tmp_path / "targets" / "works.py").write_text(f"{header}def run_case(case, folder): pass\n")
     done = subprocess.run(
         [sys.executable, tmp_path, "--total", "20", "--seed", "3"],
         capture_output=True,
@@ -91,6 +94,6 @@ def test_the_long_form_goes_on_after_a_target_that_died_and_says_at_which_case(t
         check=False,
     )
     assert (
-        done.returncode == 1 and f"dies         FAILED at case 5 (exit code {-signal.SIGABRT})" in done.stdout
+        done.returncode == 1 and f"crashes      FAILED at case 5 (exit code {-signal.SIGABRT})" in done.stdout
     )
-    assert [line.split()[:2] for line in done.stdout.splitlines()[-2:]] == [["lives", "10"], ["all", "10"]]
+    assert [line.split()[:2] for line in done.stdout.splitlines()[-2:]] == [["works", "10"], ["all", "10"]]

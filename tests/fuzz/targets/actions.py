@@ -1,4 +1,4 @@
-"""Arguments of actions, in a real run: an error that the agent hears, and never a fault; nothing outside is touched."""
+"""Arguments of actions in a real run: an error is an observation, never a fault; nothing outside changes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,26 +14,26 @@ from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.run import open_environment, populate_workspace
 from mlagentbench.runner.setup import Setup, prepare_setup
 
-RAISES = ()
-WEIGHT, SHORT = 20, 60
+EXPECTED_ERRORS = ()
+CASES_PER_1000, SHORT_CASES = 20, 60
 TOY = Path(__file__).parents[2] / "toy"
-ROUND = 300  # steps of one run
+STEPS_PER_RUN = 300
 
-letters = st.text(st.characters(exclude_categories=()), max_size=40)  # halves of characters too
-odd = st.sampled_from(
+texts = st.text(st.characters(exclude_categories=()), max_size=40)  # lone surrogates too
+odd_paths = st.sampled_from(
     ["", ".", "..", "/", "/etc/passwd", "/workspace/a.py", "a/../../b", "a\0b", "x" * 5000, "a/" * 100]
 )
 paths = (
     st.sampled_from(["train.py", "new/deep/a.py", "questions.csv", "data", "data/deep/more.csv", "a.py"])
-    | odd
-    | letters
+    | odd_paths
+    | texts
 )
-contents = letters | st.sampled_from(["x = 1\n", "a\n" * 3000, "\r\n\x0c\u2028", "é" * 9000, "Action: {}"])
+contents = texts | st.sampled_from(["x = 1\n", "a\n" * 3000, "\r\n\x0c\u2028", "é" * 9000, "Action: {}"])
 lines = st.integers(-2, 12) | st.sampled_from([2**64, -(2**64), 10**400])
 values = (
     paths | contents | lines | st.none() | st.booleans() | st.floats() | st.lists(st.integers(), max_size=2)
 )
-SHAPES: dict[str, dict[str, st.SearchStrategy[Any]]] = {
+ACTION_ARGS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "List Files": {"dir_path": paths},
     "Read File": {"file_name": paths},
     "Write File": {"file_name": paths, "content": contents},
@@ -52,47 +52,49 @@ SHAPES: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "Understand File": {"file_name": paths, "things_to_look_for": contents},
     "Reflection": {"things_to_reflect_on": contents},
 }
-fitting = st.sampled_from([*SHAPES]).flatmap(
-    lambda name: st.tuples(st.just(name), st.fixed_dictionaries(SHAPES[name]))
+valid_calls = st.sampled_from([*ACTION_ARGS]).flatmap(
+    lambda name: st.tuples(st.just(name), st.fixed_dictionaries(ACTION_ARGS[name]))
 )
-any_args = st.dictionaries(
-    st.sampled_from(["file_name", "content", "script_name"]) | letters, values, max_size=4
+arbitrary_args = st.dictionaries(
+    st.sampled_from(["file_name", "content", "script_name"]) | texts, values, max_size=4
 )
 replies = st.sampled_from(["```python\nx = 2\n```", "", "```\n", "y = 3"]) | contents
-STRATEGY = st.tuples(fitting | st.tuples(st.sampled_from([*SHAPES]) | letters, any_args), replies)
+STRATEGY = st.tuples(
+    valid_calls | st.tuples(st.sampled_from([*ACTION_ARGS]) | texts, arbitrary_args), replies
+)
 
 
-class Told(Model):
-    """Says what the case says."""
+class CaseModel(Model):
+    """Returns the reply of the case."""
 
-    said = ""
+    reply_text = ""
 
     def reply(self, prompt: Prompt) -> Reply:
-        return Reply(text=self.said, model="told", input_tokens=1, output_tokens=1)
+        return Reply(text=self.reply_text, model="case", input_tokens=1, output_tokens=1)
 
 
-class Runs:
-    """One run after another, since each grows with its steps."""
+class SuccessiveRuns:
+    """A new run every few hundred steps, because a run grows with its steps."""
 
-    def __init__(self, room: Path, setup: Setup) -> None:
-        self.room, self.setup, self.model, self.count = room, setup, Told(), 0
+    def __init__(self, folder: Path, setup: Setup) -> None:
+        self.folder, self.setup, self.model, self.count = folder, setup, CaseModel(), 0
         self.env: Environment | None = None
-        (room / "outside").write_text("untouched")
+        (folder / "outside").write_text("untouched")
 
-    def step(self, call: Call, said: str) -> str:
-        if self.env is None or self.env.fault or len(self.env.steps) >= ROUND:
+    def step(self, call: Call, reply_text: str) -> str:
+        if self.env is None or self.env.fault or len(self.env.steps) >= STEPS_PER_RUN:
             self.close()
-            self.env = self._begun()
-        self.model.said = said
+            self.env = self._start_run()
+        self.model.reply_text = reply_text
         return self.env.step(call)
 
-    def _begun(self) -> Environment:
+    def _start_run(self) -> Environment:
         self.count += 1
         spec = self.setup.create_run_spec(
-            AgentSpec(agent="nobody"), 0, Limits(steps=10 * ROUND, files=2000, disk_gb=0.2)
+            AgentSpec(agent="fuzz"), 0, Limits(steps=10 * STEPS_PER_RUN, files=2000, disk_gb=0.2)
         )
         env = open_environment(
-            self.setup, RunFolder.create(self.room / f"run-{self.count}", spec), models={"main": self.model}
+            self.setup, RunFolder.create(self.folder / f"run-{self.count}", spec), models={"main": self.model}
         )
         populate_workspace(env, self.setup)
         return env
@@ -103,17 +105,17 @@ class Runs:
 
 
 @contextmanager
-def opened(room: Path) -> Iterator[Runs]:
-    """A place for runs."""
-    runs = Runs(room, prepare_setup(str(TOY), "open", "none", lambda line: None))
+def open_fixture(folder: Path) -> Iterator[SuccessiveRuns]:
+    """Open the runs."""
+    runs = SuccessiveRuns(folder, prepare_setup(str(TOY), "open", "none", lambda line: None))
     try:
         yield runs
     finally:
         runs.close()
 
 
-def attempt(case: tuple[tuple[str, dict[str, Any]], str], runs: Runs) -> None:
-    (action, args), said = case
-    assert isinstance(runs.step(Call(action=action, args=args), said), str)
-    assert (runs.room / "outside").read_text() == "untouched"
-    assert {path.name.partition("-")[0] for path in runs.room.iterdir()} <= {"outside", "run", "at"}
+def run_case(case: tuple[tuple[str, dict[str, Any]], str], runs: SuccessiveRuns) -> None:
+    (action, args), reply_text = case
+    assert isinstance(runs.step(Call(action=action, args=args), reply_text), str)
+    assert (runs.folder / "outside").read_text() == "untouched"
+    assert {path.name.partition("-")[0] for path in runs.folder.iterdir()} <= {"outside", "run", "at"}

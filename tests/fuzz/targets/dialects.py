@@ -1,22 +1,22 @@
-"""Questions of outside programs in the three dialects, and answers to them, without the server."""
+"""Requests of outside programs in the three API dialects, and responses, without the server."""
 
 import json
 from pathlib import Path
 from random import Random
 
-from mutation import dumped, grafted
-from questions import ANSWERS, QUESTIONS
+from api_requests import REPLIES, REQUESTS
+from mutation import dump_json, mutate_json
 
 from mlagentbench.endpoint.base import MalformedRequest, parse_body
 from mlagentbench.endpoint.server import DIALECTS
 from mlagentbench.records import Prompt
 
-RAISES = (MalformedRequest,)
-WEIGHT, SHORT = 120, 600
-MAKERS = {path: grafted(bodies) for path, bodies in QUESTIONS.items()}
-CHAT, TALK = "/v1/chat/completions", [{"role": "user", "content": "hi"}]
-FOUND = [
-    (CHAT, dumped({"messages": TALK, **more}), 0)
+EXPECTED_ERRORS = (MalformedRequest,)
+CASES_PER_1000, SHORT_CASES = 120, 600
+MAKERS = {path: mutate_json(bodies) for path, bodies in REQUESTS.items()}
+CHAT, MESSAGES = "/v1/chat/completions", [{"role": "user", "content": "hi"}]
+REGRESSION_CASES = [
+    (CHAT, dump_json({"messages": MESSAGES, **more}), 0)
     for more in (
         {"stop": 5},
         {"stop": ["\ud800"]},
@@ -30,21 +30,21 @@ FOUND = [
     (
         CHAT,
         b'{"messages": [{"role": "user"}], "tools": [{"function": {"name": "a", "parameters": {"a": %s}}}]}'
-        % deep,
+        % nested,
         0,
     )
-    for deep in (b"[" * 300 + b"]" * 300,)
+    for nested in (b"[" * 300 + b"]" * 300,)
 ]
 
 
-def make(random: Random) -> tuple[str, bytes, int]:
+def make_case(random: Random) -> tuple[str, bytes, int]:
     path = random.choice([*MAKERS])
-    return path, dumped(MAKERS[path](random)), random.randrange(len(ANSWERS))
+    return path, dump_json(MAKERS[path](random)), random.randrange(len(REPLIES))
 
 
-def attempt(case: tuple[str, bytes, int], room: Path) -> None:
-    path, data, answer = case
-    dialect, body, reply = DIALECTS[path], parse_body(data), ANSWERS[answer]
+def run_case(case: tuple[str, bytes, int], folder: Path) -> None:
+    path, data, reply_index = case
+    dialect, body, reply = DIALECTS[path], parse_body(data), REPLIES[reply_index]
     Prompt.model_validate_json(dialect.parse_request(body).model_dump_json())
     assert json.dumps(dialect.response_body(reply))
     assert all(dialect.encode_event(event) for event in dialect.stream_events(reply, body))

@@ -1,18 +1,18 @@
-"""Two versions of a script, as an edit shows them: many lines, and many of them alike."""
+"""The diff of two versions of a script with many lines, many of them equal."""
 
 from pathlib import Path
 from random import Random
 
 from mlagentbench.actions.base import MAX_DIFF_CHARS, format_text_diff
 
-RAISES = ()
-WEIGHT, SHORT = 10, 40
+EXPECTED_ERRORS = ()
+CASES_PER_1000, SHORT_CASES = 10, 40
 
 
-def make(random: Random) -> tuple[str, str]:
-    kinds = random.choice((2, 5, 30, 150, 1000))
+def make_case(random: Random) -> tuple[str, str]:
+    distinct_lines = random.choice((2, 5, 30, 150, 1000))
     lines = random.choice((5, 50, 300, 300, 1000)) if random.random() < 0.98 else 20_000
-    old = [f"{random.randrange(kinds)}" for _ in range(lines)]
+    old = [f"{random.randrange(distinct_lines)}" for _ in range(lines)]
     new = (
         [line for line in old if random.random() < 0.9]
         if random.random() < 0.5
@@ -22,13 +22,13 @@ def make(random: Random) -> tuple[str, str]:
     return random.choice(ends).join(old), random.choice(ends).join(new)
 
 
-OTHERS = [
+INTERLEAVED = [
     "\n".join(f"{number}\n{letter}" for number in range(10_000)) for letter in "ab"
-]  # every second line
-FOUND = [(OTHERS[0], OTHERS[1])]
+]  # every second line differs
+REGRESSION_CASES = [(INTERLEAVED[0], INTERLEAVED[1])]
 
 
-def attempt(case: tuple[str, str], room: Path) -> None:
+def run_case(case: tuple[str, str], folder: Path) -> None:
     old, new = case
     change = format_text_diff(old, new, "old", "new")
     assert len(change) < MAX_DIFF_CHARS + 100

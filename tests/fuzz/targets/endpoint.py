@@ -1,4 +1,4 @@
-"""The loopback endpoint over real sockets: questions with parts exchanged, and bytes that are hardly HTTP."""
+"""The loopback endpoint over real sockets: requests with parts replaced, and malformed HTTP."""
 
 import json
 import socket
@@ -10,24 +10,26 @@ from itertools import cycle
 from pathlib import Path
 from random import Random
 
-from mutation import dumped, grafted, mutated
-from questions import ANSWERS, QUESTIONS
+from api_requests import REPLIES, REQUESTS
+from mutation import dump_json, mutate_bytes, mutate_json
 
 from mlagentbench.endpoint.server import Endpoint
 
-RAISES = ()
-WEIGHT, SHORT = 50, 100
-PATHS = [*QUESTIONS, "/v1/messages/count_tokens", "/v1/embeddings"]
-MAKERS = [(path, grafted(QUESTIONS.get(path, QUESTIONS["/v1/messages"]))) for path in PATHS]
+EXPECTED_ERRORS = ()
+CASES_PER_1000, SHORT_CASES = 50, 100
+PATHS = [*REQUESTS, "/v1/messages/count_tokens", "/v1/embeddings"]
+MAKERS = [(path, mutate_json(REQUESTS.get(path, REQUESTS["/v1/messages"]))) for path in PATHS]
 
 
-def posted(path: str, body: bytes) -> bytes:
+def post_request(path: str, body: bytes) -> bytes:
     return f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-SEEDS = [posted(path, json.dumps(body).encode()) for path, bodies in QUESTIONS.items() for body in bodies]
+SEEDS = [
+    post_request(path, json.dumps(body).encode()) for path, bodies in REQUESTS.items() for body in bodies
+]
 SEEDS += [b"GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n" * 2, b"GET /\r\n", b"HEAD / HTTP/1.0\r\n\r\n"]
-WORDS = [
+TOKENS = [
     *(
         b"\r\n",
         b"\r\n\r\n",
@@ -62,32 +64,34 @@ WORDS = [
         b"*",
     ),
 ]
-FOUND = [(True, b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: %s\r\n\r\n{}" % (b"9" * 5000))]
-damaged = mutated(SEEDS, WORDS)
+REGRESSION_CASES = [
+    (True, b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: %s\r\n\r\n{}" % (b"9" * 5000))
+]
+mutate = mutate_bytes(SEEDS, TOKENS)
 
 
-def make(random: Random) -> tuple[bool, bytes]:
-    """A request, and whether it is whole HTTP, so that it must be answered."""
+def make_case(random: Random) -> tuple[bool, bytes]:
+    """A request, and whether it is valid HTTP, which must be answered."""
     if random.random() < 0.5:
-        return False, damaged(random)
+        return False, mutate(random)
     path, maker = random.choice(MAKERS)
-    return True, posted(path, dumped(maker(random)))
+    return True, post_request(path, dump_json(maker(random)))
 
 
-class Asked:
-    """An endpoint with somebody who answers, and the errors that it kept to itself."""
+class AnsweringEndpoint:
+    """An endpoint, a thread that answers its requests, and the errors of its handlers."""
 
     def __init__(self) -> None:
-        self.endpoint, self.errors, self._answers = Endpoint(None), list[BaseException](), cycle(ANSWERS)
+        self.endpoint, self.errors, self._replies = Endpoint(None), list[BaseException](), cycle(REPLIES)
         self.endpoint._server.handle_error = lambda *_: self.errors.append(sys.exception())  # type: ignore[method-assign]
-        threading.Thread(target=self._attend, daemon=True).start()
+        threading.Thread(target=self._answer_requests, daemon=True).start()
 
-    def _attend(self) -> None:
-        while question := self.endpoint.requests.get():
-            if sum(len(message.text) for message in question.prompt.messages) % 5:
-                question.answer(next(self._answers))
+    def _answer_requests(self) -> None:
+        while request := self.endpoint.requests.get():
+            if sum(len(message.text) for message in request.prompt.messages) % 5:
+                request.answer(next(self._replies))
             else:
-                question.refuse("context_length_exceeded", "too long")
+                request.refuse("context_length_exceeded", "too long")
 
     def close(self) -> None:
         self.endpoint.requests.put(None)  # type: ignore[arg-type]
@@ -95,24 +99,27 @@ class Asked:
 
 
 @contextmanager
-def opened(room: Path) -> Iterator[Asked]:
-    """An endpoint for all cases."""
-    asked = Asked()
+def open_fixture(folder: Path) -> Iterator[AnsweringEndpoint]:
+    """Open one endpoint for all cases."""
+    endpoint = AnsweringEndpoint()
     try:
-        yield asked
+        yield endpoint
     finally:
-        asked.close()
+        endpoint.close()
 
 
-def attempt(case: tuple[bool, bytes], asked: Asked) -> None:
-    whole, request = case
-    answer = b""
-    with socket.create_connection(("127.0.0.1", asked.endpoint.port), timeout=20) as raw, suppress(OSError):
+def run_case(case: tuple[bool, bytes], endpoint: AnsweringEndpoint) -> None:
+    is_valid_http, request = case
+    response = b""
+    with (
+        socket.create_connection(("127.0.0.1", endpoint.endpoint.port), timeout=20) as raw,
+        suppress(OSError),
+    ):
         raw.sendall(request)
         raw.shutdown(socket.SHUT_WR)
         while data := raw.recv(1 << 16):
-            answer += data
-    if asked.errors:
-        raise asked.errors.pop()
-    if whole:
-        assert answer.split(b" ")[1] in (b"200", b"400", b"404", b"413"), answer[:200]
+            response += data
+    if endpoint.errors:
+        raise endpoint.errors.pop()
+    if is_valid_http:
+        assert response.split(b" ")[1] in (b"200", b"400", b"404", b"413"), response[:200]

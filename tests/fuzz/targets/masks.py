@@ -1,4 +1,4 @@
-"""Run-length masks of identify-contrails: refused, or exactly the pixels that the runs say."""
+"""Run-length masks of identify-contrails: refused, or exactly the pixels of the runs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,16 +6,16 @@ from pathlib import Path
 from random import Random
 from types import ModuleType
 
-from mutation import mutated
+from mutation import mutate_bytes
 
 from mlagentbench.discovery import load_module_from_file
 from mlagentbench.task import BUILTIN_TASKS_DIR
 
-RAISES = (ValueError,)
-WEIGHT, SHORT = 90, 400
+EXPECTED_ERRORS = (ValueError,)
+CASES_PER_1000, SHORT_CASES = 90, 400
 PIXELS = 256
 SEEDS = [b"1 3 10 5 250 7", b"-", b"1 256", b"5 1 7 1 9 1"]
-WORDS = [
+TOKENS = [
     b" ",
     b"0",
     b"-1",
@@ -30,24 +30,24 @@ WORDS = [
     b"999999999",
     b"4294967297",
 ]
-damaged = mutated(SEEDS, WORDS)
+mutate = mutate_bytes(SEEDS, TOKENS)
 
 
-def make(random: Random) -> bytes:
+def make_case(random: Random) -> bytes:
     if random.random() < 0.5:
-        return damaged(random)
+        return mutate(random)
     numbers = sorted(random.randrange(PIXELS + 3) for _ in range(random.randrange(12)))
     pairs = zip(numbers[::2], numbers[1::2], strict=False)
     return " ".join(f"{start} {end - start}" for start, end in pairs).encode()
 
 
 @contextmanager
-def opened(room: Path) -> Iterator[ModuleType]:
-    """The grader."""
+def open_fixture(folder: Path) -> Iterator[ModuleType]:
+    """Load the grader."""
     yield load_module_from_file(BUILTIN_TASKS_DIR / "identify-contrails" / "grade.py")
 
 
-def attempt(case: bytes, grader: ModuleType) -> None:
+def run_case(case: bytes, grader: ModuleType) -> None:
     text = case.decode("utf-8", "replace")
     mask = grader.decode(text, PIXELS)
     assert mask.shape == (PIXELS,)
@@ -57,4 +57,4 @@ def attempt(case: bytes, grader: ModuleType) -> None:
         for start, length in zip(numbers[::2], numbers[1::2], strict=True)
         for pixel in range(start, start + length)
     }
-    assert {int(place) + 1 for place in mask.nonzero()[0]} == marked
+    assert {int(index) + 1 for index in mask.nonzero()[0]} == marked

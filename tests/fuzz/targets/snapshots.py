@@ -1,17 +1,17 @@
-"""Manifests of somebody else's run: every state told, compared and laid out, and nothing outside of it."""
+"""Manifests of runs from unknown sources: read, compared and restored, and nothing outside changes."""
 
 import json
 import shutil
 from pathlib import Path
 from random import Random
 
-from mutation import dumped, grafted, mutated
+from mutation import dump_json, mutate_bytes, mutate_json
 
 from mlagentbench.errors import Fault
 from mlagentbench.workspace.store import Store
 
-RAISES = (Fault,)
-WEIGHT, SHORT = 30, 120
+EXPECTED_ERRORS = (Fault,)
+CASES_PER_1000, SHORT_CASES = 30, 120
 RECORDED = Path(__file__).parents[2] / "formats" / "1" / "snapshots"
 LINES = (RECORDED / "manifest.jsonl").read_bytes().splitlines(keepends=True)
 LINK = {
@@ -20,7 +20,7 @@ LINK = {
     "removed": [],
 }
 PARSED = [json.loads(line) for line in LINES] + [LINK]
-WORDS = [
+TOKENS = [
     b'"size":',
     b'"mode":',
     b'"kind":"link"',
@@ -31,7 +31,7 @@ WORDS = [
     b"{}",
     b"[" * 5000,
 ]
-FOUND = [
+REGRESSION_CASES = [
     *(b'{"step":%s,"changed":{},"removed":[]}\n\n' % step for step in (b"Infinity", b"[" * 100_000)),
     *(
         b'{"step":1,"changed":{"a":{"kind":"link","mode":0,%s}},"removed":[]}\n' % fields
@@ -42,30 +42,30 @@ FOUND = [
     ),
     b'{"step":1,"changed":{"\\ud800":{"kind":"folder"}},"removed":[]}\n',
 ]
-damaged, exchanged = mutated([b"".join(LINES), *LINES], WORDS), grafted(PARSED)
+mutate, mutate_object = mutate_bytes([b"".join(LINES), *LINES], TOKENS), mutate_json(PARSED)
 
 
-def make(random: Random) -> bytes:
+def make_case(random: Random) -> bytes:
     if random.random() < 0.3:
-        return damaged(random)
-    lines = [dumped(exchanged(random)) + b"\n" for _ in range(random.randrange(1, 4))]
+        return mutate(random)
+    lines = [dump_json(mutate_object(random)) + b"\n" for _ in range(random.randrange(1, 4))]
     return b"".join([LINES[0], *lines] if random.random() < 0.5 else lines)
 
 
-def attempt(case: bytes, room: Path) -> None:
-    folder, laid, outside = room / "snapshots", room / "laid", room / "outside"
-    if not folder.exists():
-        shutil.copytree(RECORDED, folder)
+def run_case(case: bytes, folder: Path) -> None:
+    snapshots, restored, outside = folder / "snapshots", folder / "restored", folder / "outside"
+    if not snapshots.exists():
+        shutil.copytree(RECORDED, snapshots)
         outside.mkdir()
-    (folder / "manifest.jsonl").write_bytes(case)
-    store = Store(folder)
-    last = max(store.steps_with_changes(), default=0)
+    (snapshots / "manifest.jsonl").write_bytes(case)
+    store = Store(snapshots)
+    last_step = max(store.steps_with_changes(), default=0)
     try:
-        assert store.tree_hash(last)
+        assert store.tree_hash(last_step)
         store.find_problems()
-        assert isinstance(store.diff(0, last), str)
+        assert isinstance(store.diff(0, last_step), str)
         list(store.iter_step_diffs())
-        store.restore(last, laid)
+        store.restore(last_step, restored)
     finally:
-        shutil.rmtree(laid, ignore_errors=True)
+        shutil.rmtree(restored, ignore_errors=True)
         assert not any(outside.iterdir())

@@ -1,21 +1,21 @@
-"""Submitted tables, against the readers of all tasks and the grader of house-price."""
+"""Submitted tables, read by the shared readers and the grader of house-price."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
-from mutation import mutated
+from mutation import mutate_bytes
 
 from mlagentbench.discovery import load_module_from_file
 from mlagentbench.errors import InvalidSubmission
 from mlagentbench.task import BUILTIN_TASKS_DIR
 
-RAISES = (InvalidSubmission,)
-WEIGHT, SHORT = 40, 150
+EXPECTED_ERRORS = (InvalidSubmission,)
+CASES_PER_1000, SHORT_CASES = 40, 150
 ROWS = b"".join(b"%d,%d.5\r\n" % (number, 1000 * number) for number in range(1, 13))
 SEEDS = [b"Id,SalePrice\r\n" + ROWS, b'\xef\xbb\xbf"Id","SalePrice"\n' + ROWS.replace(b"\r", b"")]
-WORDS = [
+TOKENS = [
     *(
         b",",
         b"\n",
@@ -47,22 +47,24 @@ WORDS = [
     ),
 ]
 
-make = mutated(SEEDS, WORDS)
+make_case = mutate_bytes(SEEDS, TOKENS)
 
 
 @contextmanager
-def opened(room: Path) -> Iterator[tuple[Path, object]]:
-    """The grader of house-price, and where answers and submissions lie."""
-    (room / "answers.csv").write_bytes(SEEDS[0].replace(b"\r", b""))
-    pd.array(["a"], dtype="str")  # its allocator takes a gigabyte of addresses, before these are counted
-    yield room, load_module_from_file(BUILTIN_TASKS_DIR / "house-price" / "grade.py")
+def open_fixture(folder: Path) -> Iterator[tuple[Path, object]]:
+    """Load the grader of house-price and write the answers."""
+    (folder / "answers.csv").write_bytes(SEEDS[0].replace(b"\r", b""))
+    pd.array(
+        ["a"], dtype="str"
+    )  # its allocator reserves a gigabyte of addresses; do it before they are counted
+    yield folder, load_module_from_file(BUILTIN_TASKS_DIR / "house-price" / "grade.py")
 
 
-def attempt(case: bytes, thing: tuple[Path, object]) -> None:
-    room, grader = thing
-    (room / "submission.csv").write_bytes(case)
+def run_case(case: bytes, fixture: tuple[Path, object]) -> None:
+    folder, grader = fixture
+    (folder / "submission.csv").write_bytes(case)
     try:
-        score = grader.grade(room / "submission.csv", room)  # type: ignore[attr-defined]
+        score = grader.grade(folder / "submission.csv", folder)  # type: ignore[attr-defined]
     except InvalidSubmission as error:
         assert "\n" not in str(error) and len(str(error)) < 1000, str(error)
         raise

@@ -1,19 +1,19 @@
-"""A run folder of which a file was damaged: read, and made ready to go on."""
+"""A run folder with one damaged file: read, and rewound to a step."""
 
 import shutil
 from pathlib import Path
 from random import Random
 
-from mutation import mutated
+from mutation import mutate_bytes
 
 from mlagentbench.errors import Fault, UsageError
 from mlagentbench.runner.folder import RunFolder
 
-RAISES = (Fault, UsageError)
-WEIGHT, SHORT = 30, 150
+EXPECTED_ERRORS = (Fault, UsageError)
+CASES_PER_1000, SHORT_CASES = 30, 150
 RECORDED = Path(__file__).parents[2] / "formats" / "1"
 FILES = ("run.json", "trace.jsonl", "model_calls.jsonl", "result.json", "snapshots/manifest.jsonl")
-WORDS = [
+TOKENS = [
     *(
         b"\n",
         b"{",
@@ -28,30 +28,30 @@ WORDS = [
     ),
     *(b'"format":', b"1e999", b'"\\ud800"', b'"args":{}', b'"call":', b'"limits":', b'"steps":'),
 ]
-MAKERS = {name: mutated([(RECORDED / name).read_bytes()], WORDS) for name in FILES}
+MAKERS = {name: mutate_bytes([(RECORDED / name).read_bytes()], TOKENS) for name in FILES}
 
 
-def make(random: Random) -> tuple[str, bytes, int]:
+def make_case(random: Random) -> tuple[str, bytes, int]:
     name = random.choice(FILES)
     return name, MAKERS[name](random), random.randrange(9)
 
 
-def attempt(case: tuple[str, bytes, int], room: Path) -> None:
+def run_case(case: tuple[str, bytes, int], folder: Path) -> None:
     name, data, step = case
-    run = room / "run"
+    run = folder / "run"
     (run / "snapshots").mkdir(parents=True, exist_ok=True)
     for old in run.glob("result-*.json"):
         old.unlink()
-    for each in FILES:
-        shutil.copyfile(RECORDED / each, run / each)
+    for file_name in FILES:
+        shutil.copyfile(RECORDED / file_name, run / file_name)
     (run / name).write_bytes(data)
-    folder = RunFolder(run)
-    steps, calls = folder.steps(), list(folder.calls())
-    assert folder.result
-    folder.rewind(step)
-    kept = list(folder.calls())
-    assert folder.steps() == steps[:step] and kept == calls[: len(kept)]
-    assert all(call.step <= step for call in kept[-1:]) and all(
-        call.step > step for call in calls[len(kept) :]
+    run_folder = RunFolder(run)
+    steps, calls = run_folder.steps(), list(run_folder.calls())
+    assert run_folder.result
+    run_folder.rewind(step)
+    remaining = list(run_folder.calls())
+    assert run_folder.steps() == steps[:step] and remaining == calls[: len(remaining)]
+    assert all(call.step <= step for call in remaining[-1:]) and all(
+        call.step > step for call in calls[len(remaining) :]
     )
-    assert all(line.step <= step for line in folder.open_store(writable=False).manifest_lines())
+    assert all(line.step <= step for line in run_folder.open_store(writable=False).manifest_lines())

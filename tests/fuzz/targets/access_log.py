@@ -1,8 +1,8 @@
-"""The access ledger of a step, damaged."""
+"""A damaged access log of a step."""
 
 from pathlib import Path
 
-from mutation import mutated
+from mutation import mutate_bytes
 
 from mlagentbench.errors import Fault
 from mlagentbench.sandbox.access_log.records import (
@@ -13,15 +13,15 @@ from mlagentbench.sandbox.access_log.records import (
     unexpected_accesses,
 )
 
-RAISES = (Fault,)
-WEIGHT, SHORT = 20, 150
+EXPECTED_ERRORS = (Fault,)
+CASES_PER_1000, SHORT_CASES = 20, 150
 RECORDED = (Path(__file__).parents[2] / "formats" / "1" / ACCESS_FOLDER / "step-0005.jsonl").read_bytes()
 SEEDS = [
     RECORDED,
     *RECORDED.splitlines(keepends=True)[:3],
     b'{"path":"unix:/run/x","mode":"connect","count":1}\n',
 ]
-WORDS = [
+TOKENS = [
     b'"path":"',
     b'"mode":"send"',
     b"unix:",
@@ -34,14 +34,14 @@ WORDS = [
     b"{}",
 ]
 
-make = mutated(SEEDS, WORDS)
+make_case = mutate_bytes(SEEDS, TOKENS)
 
 
-def attempt(case: bytes, room: Path) -> None:
-    path = access_file(room, 3)
+def run_case(case: bytes, folder: Path) -> None:
+    path = access_file(folder, 3)
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(case)
-    found = read_access(room, 3)
-    assert set(unexpected_accesses(found)) <= set(found)
-    remove_accesses_after(room, 2)
-    assert read_access(room, 3) == ()
+    accesses = read_access(folder, 3)
+    assert set(unexpected_accesses(accesses)) <= set(accesses)
+    remove_accesses_after(folder, 2)
+    assert read_access(folder, 3) == ()

@@ -1,13 +1,13 @@
-"""Objects as models write them, which is seldom JSON."""
+"""Objects as models write them, which is rarely valid JSON."""
 
 from pathlib import Path
 
-from mutation import mutated
+from mutation import mutate_bytes
 
 from mlagentbench.language.lenient_json import UnreadableObject, parse_object
 
-RAISES = (UnreadableObject,)
-WEIGHT, SHORT = 180, 600
+EXPECTED_ERRORS = (UnreadableObject,)
+CASES_PER_1000, SHORT_CASES = 180, 600
 SEEDS = [
     b'{"a": "x", "b": 2}',
     b"{'a': 'it\\'s', b: [1, 2.5e3, true, None,], \"c\": {}}",
@@ -15,7 +15,7 @@ SEEDS = [
     b'{"a": """\nprint("x\\n")\n""", // so\n /* and */ "b" = text without quotes # last\n}',
     b'{"a": "\\ud83d\\ude00 \\x41 \\U0001F600 \\d+", "b": 1_000, "c": .5, "d": "cut off',
 ]
-WORDS = [
+TOKENS = [
     *(
         b"{",
         b"}",
@@ -53,16 +53,16 @@ WORDS = [
     ),
 ]
 
-FOUND = [
+REGRESSION_CASES = [
     b'{"b": %s, c}' % (b"9" * 5000),
     b'{"a": "' + b'"/*' * 30_000,
-    *(begin + piece * 50_000 for begin, piece in ((b"```\n", b"\n"), (b"{a", b" "), (b"{", b"a:/*,"))),
+    *(prefix + piece * 50_000 for prefix, piece in ((b"```\n", b"\n"), (b"{a", b" "), (b"{", b"a:/*,"))),
 ]
 
-make = mutated(SEEDS, WORDS)
+make_case = mutate_bytes(SEEDS, TOKENS)
 
 
-def attempt(case: bytes, room: Path) -> None:
+def run_case(case: bytes, folder: Path) -> None:
     text = case.decode("utf-8", "replace")
-    found = parse_object(text, ["a", "b"] if len(text) % 2 else [])
-    assert isinstance(found, dict)
+    parsed = parse_object(text, ["a", "b"] if len(text) % 2 else [])
+    assert isinstance(parsed, dict)

@@ -1,21 +1,29 @@
-"""Questions as outside programs ask them, by the path that they are sent to, and replies of a model."""
+"""Requests of outside programs to the model endpoint, by path, and replies of a model."""
 
 from typing import Any
 
 from mlagentbench.records import Reply, ToolCall
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
-FUNCTION = {"name": "read", "arguments": '{"path": "a"}'}
-USE = {"type": "tool_use", "id": "c1", "name": "read", "input": {"path": "a"}}
-RESULT = {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "content of a"}]}
-QUESTIONS: dict[str, list[dict[str, Any]]] = {
+FUNCTION_CALL = {"name": "read", "arguments": '{"path": "a"}'}
+TOOL_USE = {"type": "tool_use", "id": "c1", "name": "read", "input": {"path": "a"}}
+TOOL_RESULT = {
+    "type": "tool_result",
+    "tool_use_id": "c1",
+    "content": [{"type": "text", "text": "content of a"}],
+}
+REQUESTS: dict[str, list[dict[str, Any]]] = {
     "/v1/chat/completions": [
         {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stop": "END", "max_tokens": 9},
         {
             "messages": [
                 {"role": "developer", "content": "be kind"},
                 {"role": "user", "content": [{"type": "text", "text": "read a"}, {"type": "image_url"}]},
-                {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "function": FUNCTION}]},
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [{"id": "c1", "function": FUNCTION_CALL}],
+                },
                 {"role": "tool", "tool_call_id": "c1", "content": "content of a"},
             ],
             "tools": [
@@ -36,7 +44,7 @@ QUESTIONS: dict[str, list[dict[str, Any]]] = {
                 {"role": "user", "content": [{"type": "input_text", "text": "read a"}]},
                 {"type": "reasoning", "id": "rs_1", "summary": []},
                 {"type": "message", "role": "assistant", "content": "so I do"},
-                {"type": "function_call", "call_id": "c1", **FUNCTION},
+                {"type": "function_call", "call_id": "c1", **FUNCTION_CALL},
                 {"type": "function_call_output", "call_id": "c1", "output": "content of a"},
             ],
             "tools": [{"type": "function", "name": "read", "parameters": SCHEMA, "strict": False}],
@@ -52,9 +60,9 @@ QUESTIONS: dict[str, list[dict[str, Any]]] = {
                 {"role": "user", "content": "read a"},
                 {
                     "role": "assistant",
-                    "content": [{"type": "thinking"}, {"type": "text", "text": "so I do"}, USE],
+                    "content": [{"type": "thinking"}, {"type": "text", "text": "so I do"}, TOOL_USE],
                 },
-                {"role": "user", "content": [RESULT, {"type": "text", "text": "and now?"}]},
+                {"role": "user", "content": [TOOL_RESULT, {"type": "text", "text": "and now?"}]},
             ],
             "tools": [{"name": "read", "description": "reads", "input_schema": SCHEMA}],
             "stop_sequences": ["END"],
@@ -62,11 +70,9 @@ QUESTIONS: dict[str, list[dict[str, Any]]] = {
         },
     ],
 }
-ANSWERS = [
-    Reply(text="hello", model="parrot", input_tokens=7, output_tokens=3),
-    Reply(
-        text="x" * 5000, calls=(ToolCall(id="c1", name="read", arguments='{"path": "a"}'),), model="parrot"
-    ),
+REPLIES = [
+    Reply(text="hello", model="fake", input_tokens=7, output_tokens=3),
+    Reply(text="x" * 5000, calls=(ToolCall(id="c1", name="read", arguments='{"path": "a"}'),), model="fake"),
     Reply(
         calls=(ToolCall(id="", name="", arguments='{"path": '), ToolCall(id="c", name="n", arguments="[1]"))
     ),

@@ -1,11 +1,11 @@
-"""Logs of the original MLAgentBench, damaged: taken over as far as they can be, with a note for what cannot."""
+"""Damaged logs of the original MLAgentBench: imported as far as possible, with notes about the rest."""
 
 import json
 import sys
 from pathlib import Path
 from random import Random
 
-from mutation import dumped, grafted, mutated
+from mutation import dump_json, mutate_bytes, mutate_json
 
 from mlagentbench.adapters.original.claimed_scores import ClaimedScores
 from mlagentbench.adapters.original.log_folder import LogFolder
@@ -16,8 +16,8 @@ from mlagentbench.records import ModelCall, Step
 sys.path.append(str(Path(__file__).parents[2] / "adapters"))
 from originals import STEPS, TOLD, asked, main_log, state, trace
 
-RAISES = (UsageError,)
-WEIGHT, SHORT = 30, 120
+EXPECTED_ERRORS = (UsageError,)
+CASES_PER_1000, SHORT_CASES = 30, 120
 AUTOGPT = (
     " AGENT THOUGHTS: look\nNEXT ACTION:  COMMAND = list_files ARGUMENTS = {'directory': '.'}\n"
     "SYSTEM:  Command list_files returned: train.py\n"
@@ -32,7 +32,7 @@ FILES = {
     "log": f"Namespace({', '.join(f'{name}={value!r}' for name, value in TOLD.items())})\n",
     "scores.json": json.dumps({"logs/env_log/trace.json": {"final_score": 0.5}}),
 }
-WORDS = [
+TOKENS = [
     *(
         b"Action: ",
         b"\nAction Input:",
@@ -64,7 +64,7 @@ WORDS = [
     ),
 ]
 HEADS = b"===prompt===\nx\n===gpt-4 response (1)===\n"
-FOUND = [
+REGRESSION_CASES = [
     {"env_log/tool_logs/step_1_tool_log.log": HEADS * 2000},
     {"env_log/tool_logs/step_1_tool_log.log": b"===prompt===\n" * 9000},
     {"agent_log/main_log": b"Step 0:\n" + b"Action: a\nAction Input: b\n" * 4000},
@@ -74,28 +74,30 @@ FOUND = [
     {"env_log/overall_time.txt": b"9e10"},
     {"scores.json": b'{"env_log/trace.json": {"final_score": 1%s}}' % (b"0" * 400)},
 ]
-DAMAGED = {name: mutated([text.encode()], WORDS) for name, text in FILES.items()}
-EXCHANGED = {name: grafted([json.loads(text)]) for name, text in FILES.items() if name.endswith(".json")}
+MUTATE_BYTES = {name: mutate_bytes([text.encode()], TOKENS) for name, text in FILES.items()}
+MUTATE_JSON = {
+    name: mutate_json([json.loads(text)]) for name, text in FILES.items() if name.endswith(".json")
+}
 
 
-def make(random: Random) -> dict[str, bytes]:
-    """What one or two of the files hold now; one that is not there any more holds nothing."""
-    found = {}
+def make_case(random: Random) -> dict[str, bytes]:
+    """New content for one or two of the files."""
+    contents = {}
     for name in random.sample([*FILES], random.choice((1, 1, 2))):
-        graft = name in EXCHANGED and random.random() < 0.5
-        found[name] = dumped(EXCHANGED[name](random)) if graft else DAMAGED[name](random)
-    return found
+        replace_parts = name in MUTATE_JSON and random.random() < 0.5
+        contents[name] = dump_json(MUTATE_JSON[name](random)) if replace_parts else MUTATE_BYTES[name](random)
+    return contents
 
 
-def attempt(case: dict[str, bytes], room: Path) -> None:
+def run_case(case: dict[str, bytes], folder: Path) -> None:
     for name, text in FILES.items():
-        (room / name).parent.mkdir(parents=True, exist_ok=True)
-        (room / name).write_bytes(case.get(name, text.encode()))
-    run = read_original_run(LogFolder(room, "a log"))
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(case.get(name, text.encode()))
+    run = read_original_run(LogFolder(folder, "a log"))
     for step in run.steps:
         Step.model_validate_json(step.model_dump_json())
     for call in run.calls:
         ModelCall.model_validate_json(call.model_dump_json())
     assert [step.number for step in run.steps] == [*range(1, len(run.steps) + 1)]
     assert all(note.isprintable() for note in run.logs.notes)
-    ClaimedScores([room / "scores.json"]).score(run)
+    ClaimedScores([folder / "scores.json"]).score(run)
