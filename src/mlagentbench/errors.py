@@ -1,42 +1,42 @@
-"""Every error of the project, by who must hear of it.
+"""Exceptions, grouped by who handles them.
 
 BenchError
-├─ UsageError         the person at the terminal: one line, exit code 2
-├─ ActionError        the agent: becomes its observation; the run goes on
-├─ PromptTooLong      the agent: it can ask again and show less
+├─ UsageError         the user: one line, exit code 2
+├─ ActionError        the agent: becomes its observation; the run continues
+├─ PromptTooLong      the agent: it can ask again with a shorter prompt
 ├─ RunOver            the runner: step() was called after the end
-├─ InvalidSubmission  the score card: the agent's fault, and a real result
-└─ Fault              us: the run is void, never a zero, always counted and shown
+├─ InvalidSubmission  the result: the agent failed, and that is a result
+└─ Fault              the harness: the run is void, never a zero, and always reported
    ├─ ModelFault      the provider failed
    ├─ SandboxFault    the machine failed
    └─ TaskFault       prepare.py or grade.py failed
 
-Stopped is a KeyboardInterrupt that any thread hears: the run is left as it is, to be resumed.
+Stopped is a KeyboardInterrupt that reaches every thread: the run is left as it is and can be resumed.
 """
 
 
 class BenchError(Exception):
-    """Base of all the errors that this package raises on purpose."""
+    """Base class of all exceptions that this package raises on purpose."""
 
 
 class UsageError(BenchError):
-    """Something asked for does not exist or does not fit."""
+    """The user asked for something that does not exist or does not fit."""
 
 
 class ActionError(BenchError):
-    """An action could not be done; the message is for the agent to read."""
+    """An action failed; the message is written for the agent."""
 
 
 class PromptTooLong(BenchError):
-    """The model takes no prompt of this length."""
+    """The prompt exceeds the model's context."""
 
 
 class RunOver(BenchError):
-    """The run has already ended."""
+    """The run has ended."""
 
 
 class InvalidSubmission(BenchError):
-    """What the agent left cannot be graded."""
+    """The submission cannot be graded."""
 
 
 class Fault(BenchError):
@@ -48,12 +48,12 @@ class ModelFault(Fault):
 
 
 class SandboxFault(Fault):
-    """The sandbox, or the machine under it, failed."""
+    """The sandbox or the machine failed."""
 
 
 class TaskFault(Fault):
-    """Code of the task itself failed."""
+    """The task's own code failed."""
 
 
 class Stopped(KeyboardInterrupt):
-    """Somebody asked the run to stop; no agent that catches every Exception can miss it."""
+    """The run was asked to stop. Not an Exception, so agents that catch everything still stop."""

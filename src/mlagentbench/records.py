@@ -1,33 +1,33 @@
-"""Whatever crosses a file or a process: frozen, validated, JSON."""
+"""Records: everything that crosses a file or a process. Frozen, validated, stored as JSON."""
 
 from typing import Any, Literal, Self
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-BYTES_PER_GB = 2**30  # bytes in the gigabytes of Limits
-RUN_FORMAT = 1  # of a run folder; readers keep understanding every earlier one
+BYTES_PER_GB = 2**30  # in Limits, a GB is a GiB
+RUN_FORMAT = 1  # of run folders; this program reads every earlier format too
 
 Ending = Literal["submitted", "steps", "time", "tokens", "money", "stopped", "crashed", "fault"]
 Limit = Literal["time", "memory", "processes", "disk"]
 Better = Literal["higher", "lower"]
-DataKind = Literal[
-    "public", "fresh", "twin"
-]  # of data: the same everywhere; drawn anew; the same rows relabelled
-Role = Literal["main", "fast", "edit"]  # of a model: thinks; summarises and reads files; rewrites scripts
+# Task data: the same everywhere; drawn again with a hidden seed; the same rows with other labels.
+DataKind = Literal["public", "fresh", "twin"]
+# Models: the agent's own; for summaries and reading files; for rewriting scripts.
+Role = Literal["main", "fast", "edit"]
 
 
 class Record(BaseModel):
-    """Base of all records; an unknown field is an error, never ignored, and so is a number that JSON cannot carry."""
+    """Base of all records. Unknown fields are errors, and so are numbers that JSON cannot represent."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     def replace(self, **changes: Any) -> Self:
-        """The same record with some fields changed."""
+        """A copy of the record with some fields changed."""
         return self.model_copy(update=changes)
 
 
 class Call(Record):
-    """One action that the agent asks for, and why if it says so."""
+    """One action that the agent wants to run, optionally with its reason."""
 
     action: str
     args: dict[str, Any] = {}
@@ -35,7 +35,7 @@ class Call(Record):
 
 
 class ToolCall(Record):
-    """One tool that a model asks for; its arguments are JSON, or what the model takes for it."""
+    """One tool call of a model. `arguments` should be JSON, but models make mistakes."""
 
     id: str
     name: str
@@ -43,7 +43,7 @@ class ToolCall(Record):
 
 
 class Message(Record):
-    """One turn of a conversation; a tool's answer names the call that it answers."""
+    """One message of a conversation. `answers` is the id of the tool call that a tool message answers."""
 
     role: Literal["system", "user", "assistant", "tool"]
     text: str = ""
@@ -52,7 +52,7 @@ class Message(Record):
 
 
 class Tool(Record):
-    """An action as a model that calls tools sees it."""
+    """An action as a tool definition, for models with native tool calling."""
 
     name: str
     description: str
@@ -60,7 +60,7 @@ class Tool(Record):
 
 
 class Prompt(Record):
-    """All that a model is told; a grammar (GBNF) binds models that can be bound."""
+    """Everything that is sent to a model. `grammar` (GBNF) is used by models that support it."""
 
     messages: tuple[Message, ...]
     stop: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class Prompt(Record):
 
 
 class Reply(Record):
-    """All that a model answers, and what it cost."""
+    """Everything that a model returns, and what it cost."""
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
@@ -82,7 +82,7 @@ class Reply(Record):
 
 
 class ModelCall(Record):
-    """A line of model_calls.jsonl: one question to a model, for which step, and by the agent or inside an action."""
+    """A line of model_calls.jsonl. `inside` is true if an action made the call, false if the agent did."""
 
     number: int
     step: int
@@ -96,7 +96,7 @@ class ModelCall(Record):
 
 
 class Limits(Record):
-    """What a run may use; None means no limit of that kind."""
+    """The limits of a run; None means no limit."""
 
     steps: int = Field(gt=0, default=50)
     hours: float = Field(gt=0, default=5.0)
@@ -111,7 +111,7 @@ class Limits(Record):
 
 
 class Execution(Record):
-    """What one command did inside the sandbox."""
+    """How one command inside the sandbox ended."""
 
     exit_code: int | None
     seconds: float
@@ -122,7 +122,7 @@ class Execution(Record):
 
 
 class Step(Record):
-    """One action done, and what came of it."""
+    """A line of trace.jsonl: one action and its observation. `clock` is in seconds since the start of the run."""
 
     number: int
     call: Call
@@ -137,7 +137,7 @@ class Step(Record):
 
 
 class Hashes(Record):
-    """What a result depends on, by content."""
+    """Content hashes of everything that a result depends on."""
 
     task: str
     grader: str
@@ -146,7 +146,7 @@ class Hashes(Record):
 
 
 class Hardware(Record):
-    """The machine, in words that matter to a timing."""
+    """The machine that a run used, as far as it matters to timings."""
 
     cpu: str
     cores: int
@@ -157,7 +157,7 @@ class Hardware(Record):
 
 
 class Baseline(Record):
-    """The starter's own scores, over several seeds."""
+    """The scores of the unchanged starter over several seeds."""
 
     mean: float
     sd: float = Field(ge=0)
@@ -166,7 +166,7 @@ class Baseline(Record):
 
 
 class AgentSpec(Record):
-    """Who works on a task: an agent, what it is told, and the models that it may ask."""
+    """An agent, its options and its models."""
 
     agent: str
     options: dict[str, Any] = {}
@@ -176,13 +176,13 @@ class AgentSpec(Record):
 
     @property
     def models_by_role(self) -> dict[Role, str]:
-        """The models by what they are for."""
+        """The names of the models by role."""
         named: dict[Role, str] = {"main": self.model, "fast": self.fast_model, "edit": self.edit_model}
         return {role: name for role, name in named.items() if name}
 
 
 class ImportSource(Record):
-    """Where a run came from that another program made, and what of it could not be read."""
+    """The origin of an imported run: the program, its log, and notes on what could not be read."""
 
     program: str
     log: str
@@ -190,7 +190,7 @@ class ImportSource(Record):
 
 
 class RunSpec(AgentSpec):
-    """run.json: what was asked for."""
+    """run.json: what was asked for, and on what machine, data and code."""
 
     format: int = RUN_FORMAT
     version: str
@@ -210,11 +210,11 @@ class RunSpec(AgentSpec):
     hardware: Hardware
     started: str
     imported: ImportSource | None = None
-    kind: DataKind | None = None  # of the data; older runs do not know
+    kind: DataKind | None = None  # of the data; unknown in older runs
 
 
 class Verdict(Record):
-    """A score held against the baseline."""
+    """A score compared with the baseline."""
 
     baseline: float
     improvement: float | None
@@ -224,7 +224,7 @@ class Verdict(Record):
 
 
 class Result(Record):
-    """result.json: how a run ended and what it scored; no score means none, and never zero."""
+    """result.json: how a run ended and what it scored. A missing score is None, never zero."""
 
     task: str
     edition: str
@@ -242,7 +242,7 @@ class Result(Record):
     note: str = ""
     violations: tuple[str, ...] = ()
     unsandboxed: bool = False
-    ungraded: bool = False  # imported, and no grader fits: it counts for nothing
+    ungraded: bool = False  # imported without a matching grader: excluded from all statistics
     steps: int
     seconds: float
     tokens: int = 0

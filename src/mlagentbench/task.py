@@ -1,11 +1,13 @@
-"""A task is a folder; this module reads it and says in one line what is wrong with it."""
+"""A task is a folder. This module reads it and reports mistakes in one line."""
 
 import tomllib
 from pathlib import Path
+from types import ModuleType
 from typing import Literal
 
 from pydantic import Field, ValidationError
 
+from mlagentbench.discovery import installed_plugins, load_entry_point
 from mlagentbench.errors import UsageError
 from mlagentbench.formatting import to_single_line
 from mlagentbench.records import Baseline, Better, Limits, Record
@@ -18,7 +20,7 @@ REQUIRED_PARTS = REQUIRED_FILES + REQUIRED_FOLDERS
 
 
 class Source(Record):
-    """One archive that preparation downloads, pinned by its hash."""
+    """An archive that preparation downloads, pinned by its hash."""
 
     kind: Literal["pypi", "npm", "kaggle", "hub", "url"]
     name: str
@@ -28,7 +30,7 @@ class Source(Record):
 
 
 class Edition(Record):
-    """One size and origin of a task's data, with what was measured on it."""
+    """One version of a task's data: its sources, its size, and the scores measured on it."""
 
     size: str
     sources: tuple[Source, ...] = ()
@@ -37,21 +39,21 @@ class Edition(Record):
 
 
 class Twin(Record):
-    """What a twin may have otherwise without starter, reference and description noticing; columns of any table."""
+    """The columns of a table that a twin relabels; starter, reference and description still fit."""
 
-    ids: tuple[str, ...] = Field(min_length=1)  # what stands before the first _ changes places with others
-    words: tuple[str, ...] = ()  # every word becomes another, the same in all these columns
-    units: tuple[tuple[str, ...], ...] = ()  # numbers; columns that are measured in one unit stand together
-    years: tuple[str, ...] = ()  # of one calendar
+    ids: tuple[str, ...] = Field(min_length=1)  # the part before the first _ is permuted
+    words: tuple[str, ...] = ()  # every word is replaced, consistently across these columns
+    units: tuple[tuple[str, ...], ...] = ()  # numbers are rescaled; columns with the same unit form a group
+    years: tuple[str, ...] = ()  # shifted together
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All that are named."""
+        """All columns named here."""
         return (*self.ids, *self.words, *self.years, *(column for unit in self.units for column in unit))
 
 
 class TaskConfig(Record):
-    """What task.toml may say; anything else is an error."""
+    """The keys of task.toml; unknown keys are errors."""
 
     title: str
     category: str
@@ -69,89 +71,129 @@ class TaskConfig(Record):
 
 
 class Task:
-    """One task folder, and the parts of it."""
+    """A task folder.
+
+    Attributes:
+        name: The task's id, which is the name of its folder.
+        folder: The folder.
+        description: The problem as the agent reads it.
+        config: The contents of task.toml.
+    """
 
     def __init__(self, folder: Path, origin: str = "") -> None:
+        """Read a task folder.
+
+        Args:
+            folder: The folder.
+            origin: What `load` needs to find the task again, if that is not the folder itself.
+
+        Raises:
+            UsageError: A part of the task is missing or wrong.
+        """
         self.folder = folder.resolve()
         self._origin = origin
         self.name = self.folder.name
         missing = [name for name in REQUIRED_FILES if not (self.folder / name).is_file()]
         missing += [f"the folder {name}" for name in REQUIRED_FOLDERS if not (self.folder / name).is_dir()]
         if missing:
-            raise UsageError(f"task {self.name}: {missing[0]} is missing in {self.folder}")
+            raise UsageError(f"Task {self.name}: {missing[0]} is missing in {self.folder}.")
         self.description = _read_text(self.folder / "description.md")
         self.config = _read_config(self.folder / "task.toml")
 
     @classmethod
     def load(cls, name: str) -> "Task":
-        """The task called `name` in the suite, or the one in the folder `name`."""
-        if name in cls.names():
+        """The task called `name`, or the one in the folder `name`.
+
+        Raises:
+            UsageError: There is no such task, or its folder is incomplete.
+        """
+        if (BUILTIN_TASKS_DIR / name / "task.toml").is_file() and name in cls.builtin_names():
             return cls(BUILTIN_TASKS_DIR / name)
+        if name in installed_plugins("tasks"):
+            return cls(_installed_folder(name), origin=name)
         if Path(name).is_dir():
             return cls(Path(name))
-        raise UsageError(f"no task {name!r}; there are: {', '.join(cls.names())}")
+        raise UsageError(f"No such task: {name!r}. Available: {', '.join(cls.names())}.")
 
     @staticmethod
     def names() -> list[str]:
-        """All the tasks of the suite, in order."""
+        """All tasks, ours and those of other installed packages, in order."""
+        return sorted({*Task.builtin_names(), *installed_plugins("tasks")}, key=str.lower)
+
+    @staticmethod
+    def builtin_names() -> list[str]:
+        """The tasks of this package, in order."""
         return sorted((path.parent.name for path in BUILTIN_TASKS_DIR.glob("*/task.toml")), key=str.lower)
 
     def edition(self, name: str) -> Edition:
-        """One of the task's editions."""
-        found = {str(key): edition for key, edition in self.config.editions.items()}
-        if name not in found:
-            raise UsageError(f"task {self.name} has no edition {name!r}; there are: {', '.join(found)}")
-        return found[name]
+        """One of the task's editions.
+
+        Raises:
+            UsageError: The task has no such edition.
+        """
+        editions = {str(key): edition for key, edition in self.config.editions.items()}
+        if name not in editions:
+            raise UsageError(f"Task {self.name} has no edition {name!r}. Available: {', '.join(editions)}.")
+        return editions[name]
 
     @property
     def load_name(self) -> str:
-        """What `load` must be told to find this task again, where it came from if this is a copy."""
+        """The name or folder with which `load` finds this task again."""
         if self._origin:
             return self._origin
         return self.name if self.folder.parent == BUILTIN_TASKS_DIR.resolve() else str(self.folder)
 
     @property
     def starter(self) -> Path:
-        """The files that the agent begins with."""
+        """The folder with the files that the agent starts from."""
         return self.folder / "starter"
 
     @property
     def has_rules(self) -> bool:
-        """Whether its grader looks for what is against the rules in an agent's scripts."""
+        """Whether the grader checks the agent's scripts for rule violations."""
         return "def violations(" in _read_text(self.folder / "grade.py")
 
     @property
     def hash(self) -> str:
-        """The content of the task: what the agent is told and given, and how it is judged."""
+        """The hash of the whole task: description, starter, data preparation and grader."""
         return hash_tree(self.folder)
 
     @property
     def grader_hash(self) -> str:
-        """The content of what decides the score, answers aside; a starter may be what a submission is timed against."""
+        """The hash of the code that decides the score, including the starter: it may be the reference of a timing."""
         return hash_tree(self.folder / "grade.py", self.starter, Path(__file__).parent / "grading")
+
+
+def _installed_folder(name: str) -> Path:
+    """The folder of a task of another package: its entry point is a Path, or a package whose folder it is."""
+    plugin = load_entry_point(installed_plugins("tasks")[name])
+    folder = Path(plugin.__file__).parent if isinstance(plugin, ModuleType) and plugin.__file__ else plugin
+    if not isinstance(folder, Path) or folder.name != name:
+        raise UsageError(
+            f"The plugin {name} must be a package or a Path of a folder named {name}, not {plugin!r}."
+        )
+    return folder
 
 
 def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
+        raise UsageError(f"Cannot read {path}: {error}") from error
 
 
 def _read_config(path: Path) -> TaskConfig:
     try:
         return TaskConfig.model_validate(tomllib.loads(_read_text(path)))
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path}: not valid TOML: {error}") from error
+        raise UsageError(f"{path} is not valid TOML: {error}") from error
     except ValidationError as error:
         raise UsageError(f"{path}: {describe_validation_error(error)}") from error
 
 
 def describe_validation_error(error: ValidationError) -> str:
-    """What is wrong with a record, in one line."""
-    first = min(
-        error.errors(), key=lambda each: each["type"] != "extra_forbidden"
-    )  # a typing error explains the rest
+    """What is wrong with a record, in one line; an unknown key first, since a typo explains the rest."""
+    first = min(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
     where = ".".join(str(part) for part in first["loc"]) or "it"
     what = "no such key" if first["type"] == "extra_forbidden" else first["msg"].lower()
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""

@@ -1,1 +1,1 @@
-"""One file an agent."""
+"""The agents, one file each."""

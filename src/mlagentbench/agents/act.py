@@ -1,21 +1,21 @@
-"""Act: the model names actions, and gives no reasons."""
+"""Act: the model names actions without giving reasons."""
 
 from pydantic import PositiveInt
 
 from mlagentbench.agents.base import Agent
+from mlagentbench.environment import Environment
 from mlagentbench.environment.dialogue import (
     choose_next_call,
     describe_progress,
     render_step,
     system_and_user_messages,
 )
-from mlagentbench.environment.environment import Environment
 from mlagentbench.language.prompts import fill_prompt, format_actions
 from mlagentbench.records import Message
 
 
 class Act(Agent):
-    """Picks one action after another; the last few are in view."""
+    """Chooses one action after another; sees the last few steps."""
 
     needs_model = True
     prompt = "act"
@@ -26,16 +26,18 @@ class Act(Agent):
         self.window = window
 
     def run(self, env: Environment) -> None:
-        """Ask and act in turn until it is over."""
-        limit = str(env.spec.limits.steps)
+        """Ask for an action and run it, until the run is over."""
         instructions = fill_prompt(
-            self.prompt, task=env.task.description, actions=format_actions(env.actions), steps=limit
+            self.prompt,
+            task=env.task.description,
+            actions=format_actions(env.actions),
+            steps=str(env.spec.limits.steps),
         )
 
-        def show(room: int) -> list[Message]:
-            view = [render_step(step, room // self.window) for step in env.steps[-self.window :]]
-            return system_and_user_messages(instructions, describe_progress(env, view))
+        def build_messages(max_chars: int) -> list[Message]:
+            steps = [render_step(step, max_chars // self.window) for step in env.steps[-self.window :]]
+            return system_and_user_messages(instructions, describe_progress(env, steps))
 
         while not env.done:
-            call, _ = choose_next_call(env, show, self.reply_fields)
+            call, _ = choose_next_call(env, build_messages, self.reply_fields)
             env.step(call)

@@ -1,10 +1,11 @@
-"""AutoGPT-like: goals, thoughts and a command as JSON in every reply, and a running summary for a memory."""
+"""AutoGPT: replies are JSON with thoughts and a command; a running summary is the memory."""
 
 from collections.abc import Mapping
 
 from pydantic import PositiveInt
 
 from mlagentbench.agents.base import Agent
+from mlagentbench.environment import Environment
 from mlagentbench.environment.dialogue import (
     choose_next_call,
     describe_progress,
@@ -12,18 +13,18 @@ from mlagentbench.environment.dialogue import (
     system_and_user_messages,
     truncate_middle,
 )
-from mlagentbench.environment.environment import Environment
 from mlagentbench.errors import PromptTooLong
 from mlagentbench.language.lenient_json import UnreadableObject, parse_object
 from mlagentbench.language.prompts import fill_prompt, format_actions
 from mlagentbench.language.replies import ActionInterface, UnreadableReply, match_action, parse_arguments
 from mlagentbench.records import Call, Message
 
-MAX_SUMMARY_CHARS, MAX_STEP_CHARS = 4_000, 10_000  # characters
+REPLY_KEYS = ("thoughts", "text", "reasoning", "plan", "criticism", "command", "name", "args")
+MAX_SUMMARY_CHARS, MAX_STEP_CHARS = 4_000, 10_000
 
 
 class Autogpt(Agent):
-    """Thinks, plans and criticises itself in JSON; remembers by a summary that it keeps rewriting."""
+    """Thinks, plans and criticises itself in JSON; rewrites a summary after each step."""
 
     needs_model = True
 
@@ -33,45 +34,48 @@ class Autogpt(Agent):
         self.summary = "Nothing has been done yet."
 
     def run(self, env: Environment) -> None:
-        """Command after command, each followed by a new summary."""
-        limit = str(env.spec.limits.steps)
+        """Run one command after another, and update the summary after each."""
         instructions = fill_prompt(
-            "autogpt", task=env.task.description, actions=format_actions(env.actions), steps=limit
+            "autogpt",
+            task=env.task.description,
+            actions=format_actions(env.actions),
+            steps=str(env.spec.limits.steps),
         )
 
-        def show(room: int) -> list[Message]:
-            view = [render_step(step, room // self.window) for step in env.steps[-self.window :]]
-            return system_and_user_messages(
-                instructions,
-                describe_progress(env, view, f"What you remember:\n{truncate_middle(self.summary, room)}"),
-            )
+        def build_messages(max_chars: int) -> list[Message]:
+            steps = [render_step(step, max_chars // self.window) for step in env.steps[-self.window :]]
+            memory = f"What you remember:\n{truncate_middle(self.summary, max_chars)}"
+            return system_and_user_messages(instructions, describe_progress(env, steps, memory))
+
+        def parse(reply: str) -> tuple[Call, dict[str, str]]:
+            return read_command(reply, env.actions), {}
 
         while not env.done:
-            call, _ = choose_next_call(env, show, parse=lambda said: (read_command(said, env.actions), {}))
+            call, _ = choose_next_call(env, build_messages, parse=parse)
             env.step(call)
             if not env.done:
                 self._update_summary(env)
 
     def _update_summary(self, env: Environment) -> None:
-        text = fill_prompt(
-            "autogpt_summary", summary=self.summary, step=render_step(env.steps[-1], MAX_STEP_CHARS)
+        step = env.steps[-1]
+        question = fill_prompt(
+            "autogpt_summary", summary=self.summary, step=render_step(step, MAX_STEP_CHARS)
         )
         try:
-            self.summary = truncate_middle(
-                env.ask([Message(role="user", text=text)], "fast").text, MAX_SUMMARY_CHARS
-            )
+            summary = env.ask([Message(role="user", text=question)], "fast").text
         except PromptTooLong:
-            self.summary = truncate_middle(
-                f"{self.summary}\n{render_step(env.steps[-1], MAX_SUMMARY_CHARS // 4)}", MAX_SUMMARY_CHARS
-            )
+            summary = f"{self.summary}\n{render_step(step, MAX_SUMMARY_CHARS // 4)}"
+        self.summary = truncate_middle(summary, MAX_SUMMARY_CHARS)
 
 
-def read_command(said: str, actions: Mapping[str, ActionInterface]) -> Call:
-    """The command that a reply asks for, and the thoughts before it."""
+def read_command(text: str, actions: Mapping[str, ActionInterface]) -> Call:
+    """The command in a reply, with the thoughts before it.
+
+    Raises:
+        UnreadableReply: The reply is not JSON, or names no known command.
+    """
     try:
-        reply = parse_object(
-            said, ("thoughts", "text", "reasoning", "plan", "criticism", "command", "name", "args")
-        )
+        reply = parse_object(text, REPLY_KEYS)
     except UnreadableObject as error:
         raise UnreadableReply(
             fill_prompt("autogpt_form", problem=f"The reply cannot be read: {error}.")
@@ -81,15 +85,14 @@ def read_command(said: str, actions: Mapping[str, ActionInterface]) -> Call:
         raise UnreadableReply(fill_prompt("autogpt_form", problem="The reply has no command."))
     action = match_action(str(command.get("name", "")), actions)
     if action is None:
-        known = f"There is no command {str(command.get('name'))[:100]!r}. There are: {', '.join(actions)}."
-        raise UnreadableReply(fill_prompt("autogpt_form", problem=known))
+        name = str(command.get("name"))[:100]
+        problem = f"No such command: {name!r}. Available: {', '.join(actions)}."
+        raise UnreadableReply(fill_prompt("autogpt_form", problem=problem))
     thoughts = reply.get("thoughts")
     thought = (
         "\n".join(f"{name}: {text}" for name, text in thoughts.items()) if isinstance(thoughts, dict) else ""
     )
     args = command.get("args", {})
-    return Call(
-        action=action.name,
-        args=args if isinstance(args, dict) else parse_arguments(str(args), action),
-        thought=thought,
-    )
+    if not isinstance(args, dict):
+        args = parse_arguments(str(args), action)
+    return Call(action=action.name, args=args, thought=thought)

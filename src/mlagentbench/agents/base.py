@@ -1,4 +1,4 @@
-"""What an agent must do, and how one is found."""
+"""What an agent is, and how one is loaded by name or from a file."""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -12,47 +12,90 @@ from typing import Any, get_type_hints
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from mlagentbench import discovery
-from mlagentbench.environment.environment import Environment
+from mlagentbench.environment import Environment
 from mlagentbench.errors import UsageError
 from mlagentbench.models.base import Model
 from mlagentbench.records import Role
 
 
 class Agent(ABC):
-    """Something that works on a task until the environment is done.
+    """Works on a task until the environment is done.
 
-    Limits, recording, errors and resuming are the environment's business. An agent that draws random numbers takes
-    them from `self.random`, and reads the time from `env.steps`: then a resumed run repeats itself by itself.
+    Limits, recording, errors and resuming are handled by the environment. For a resumed run to reproduce its steps,
+    an agent takes random numbers from `self.random` and reads the time from `env.steps`.
+
+    Options of an agent are keyword parameters of its `__init__` after `seed`; users pass them with
+    `--set NAME=VALUE`. Type annotations are checked.
+
+    Attributes:
+        ranked: False for agents that see more than a competing agent may; they are left out of leaderboards.
+        interactive: Whether a person takes part.
+        needs_model: Whether the agent requires `--model`.
+        restarts_on_resume: Whether a resumed run repeats all steps with the recorded replies, because the agent
+            cannot be fast-forwarded.
+        option_aliases: Earlier names of options, which runs on disk may hold.
+        models: The models by role that `env.ask` uses.
+        random: Random numbers that depend on the seed only.
     """
 
-    ranked = True  # False for those that see more than a contestant may
+    ranked = True
     interactive = False
     needs_model = False
-    restarts_on_resume = False  # whether a resumed run must do its steps again, with the recorded replies
-    models: Mapping[Role, Model] = {}  # what `env.ask` asks
+    restarts_on_resume = False
+    option_aliases: Mapping[str, str] = MappingProxyType({})
+    models: Mapping[Role, Model] = MappingProxyType({})
 
     def __init__(self, seed: int = 0) -> None:
+        """Create the agent.
+
+        Args:
+            seed: The seed of `self.random`.
+        """
         self.random = Random(seed)
 
-    def check_sandbox(self, sandbox: str) -> None:  # noqa: B027 - most work in any
-        """Refuse a sandbox in which it cannot do what it was told, before a run begins."""
+    def check_sandbox(self, sandbox: str) -> None:  # noqa: B027 - most agents work in any sandbox
+        """Raise UsageError, before the run starts, if the agent cannot work in this sandbox."""
 
-    def prepare(self) -> None:  # noqa: B027 - most need nothing
-        """Make ready what takes long, before the clock of the run begins."""
+    def prepare(self) -> None:  # noqa: B027 - most agents need no preparation
+        """Do slow preparations, such as installing packages, before the clock of the run starts."""
 
     @abstractmethod
     def run(self, env: Environment) -> None:
-        """Work until `env.done`."""
+        """Work on the task until `env.done`.
+
+        Args:
+            env: The environment. `env.step(call)` runs an action and returns its observation;
+                `env.ask(messages)` asks the model.
+
+        Raises:
+            RunOver: Acting after the end is not an error of the agent; it may let this exception pass.
+        """
+
+
+RENAMED = {
+    "contestant": "ranked",
+    "begins_again": "restarts_on_resume",
+    "require": "check_sandbox",
+}
 
 
 def load_agent_class(name: str) -> type[Agent]:
-    """An agent by its name, or from a file."""
+    """The agent called `name`, or the one in the file `name` if that ends in .py.
+
+    Raises:
+        UsageError: There is no such agent, or the file does not define exactly one.
+    """
     if name.endswith(".py"):
-        return discovery.find_single_subclass(discovery.load_module_from_file(Path(name)), Agent)  # type: ignore[type-abstract]
-    if name not in discovery.plugin_names("agents"):
-        known = ", ".join(discovery.plugin_names("agents"))
-        raise UsageError(f"no agent {name!r}; there are: {known}; or give a file: --agent PATH.py")
-    return discovery.find_single_subclass(discovery.load_plugin("agents", name), Agent)  # type: ignore[type-abstract]
+        agent_class = discovery.find_single_subclass(discovery.load_module_from_file(Path(name)), Agent)  # type: ignore[type-abstract]
+    elif name in discovery.plugin_names("agents"):
+        agent_class = discovery.load_class("agents", name, Agent)  # type: ignore[type-abstract]
+    else:
+        available = ", ".join(discovery.plugin_names("agents"))
+        raise UsageError(f"No such agent: {name!r}. Available: {available}; or pass a file: --agent PATH.py")
+    for old, new in RENAMED.items():
+        if old in vars(agent_class):
+            raise UsageError(f"The agent {name} defines {old}, which is called {new} since version 0.2.")
+    return agent_class
 
 
 def instantiate_agent(
@@ -61,18 +104,29 @@ def instantiate_agent(
     options: Mapping[str, Any] = MappingProxyType({}),
     sandbox: str = "bwrap",
 ) -> Agent:
-    """An agent ready to run, with what it may be told besides its seed."""
-    known = dict(list(inspect.signature(agent_class.__init__).parameters.items())[2:])
-    for name, value in options.items():
-        if name not in known:
+    """Create an agent with its options.
+
+    Args:
+        agent_class: The agent.
+        seed: Its seed.
+        options: Its options by name.
+        sandbox: The name of the sandbox that the run will use.
+
+    Raises:
+        UsageError: An option does not exist or has the wrong type, or the agent refuses the sandbox.
+    """
+    name = agent_class.__name__
+    options = {agent_class.option_aliases.get(option, option): value for option, value in options.items()}
+    parameters = dict(list(inspect.signature(agent_class.__init__).parameters.items())[2:])
+    for option, value in options.items():
+        if option not in parameters:
             raise UsageError(
-                f"the agent {agent_class.__name__} has no option {name!r}; it has: {', '.join(known) or 'none'}"
+                f"The agent {name} has no option {option!r}. Available: {', '.join(parameters) or 'none'}."
             )
-        if (default := known[name].default) not in (None, Parameter.empty) and type(value) is not type(
-            default
-        ):
+        default = parameters[option].default
+        if default not in (None, Parameter.empty) and type(value) is not type(default):
             raise UsageError(
-                f"the option {name} of {agent_class.__name__} is a {type(default).__name__}, unlike {value!r}"
+                f"The option {option} of {name} must be {_article(type(default))}, not {value!r}."
             )
     _check_option_types(agent_class, options)
     try:
@@ -82,23 +136,25 @@ def instantiate_agent(
     except UsageError:
         raise
     except Exception as error:
-        raise UsageError(
-            f"the agent {agent_class.__name__} cannot be made: {type(error).__name__}: {error}"
-        ) from error
+        raise UsageError(f"The agent {name} cannot be created: {type(error).__name__}: {error}") from error
 
 
-def _check_option_types(kind: type[Agent], options: Mapping[str, Any]) -> None:
-    """Hold options to their annotations, as far as these can be understood: they are anybody's code."""
+def _article(kind: type) -> str:
+    return f"{'an' if kind.__name__[0] in 'aeiou' else 'a'} {kind.__name__}"
+
+
+def _check_option_types(agent_class: type[Agent], options: Mapping[str, Any]) -> None:
+    """Check options against their annotations, as far as these can be evaluated."""
     try:
-        hints = get_type_hints(kind.__init__, include_extras=True)
-        wanted = {name: TypeAdapter(hints[name]) for name in options if name in hints}
-    except (NameError, TypeError, PydanticUserError):  # what only a type checker imports, or no data
+        hints = get_type_hints(agent_class.__init__, include_extras=True)
+        adapters = {name: TypeAdapter(hints[name]) for name in options if name in hints}
+    except (NameError, TypeError, PydanticUserError):  # imported for type checkers only, or not data
         return
-    for name, adapter in wanted.items():
+    for name, adapter in adapters.items():
         try:
             adapter.validate_python(options[name], strict=True)
         except ValidationError as error:
-            why = error.errors()[0]["msg"].removeprefix("Input ")
+            reason = error.errors()[0]["msg"].removeprefix("Input ")
             raise UsageError(
-                f"the option {name} of {kind.__name__} {why}, unlike {options[name]!r}"
+                f"The option {name} of {agent_class.__name__} {reason}, not {options[name]!r}."
             ) from error

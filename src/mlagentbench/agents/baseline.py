@@ -1,14 +1,14 @@
-"""Baseline: executes the starter's train.py and submits. What every improvement is measured from."""
+"""Baseline: runs the starter's train.py unchanged and submits. Improvements are measured against it."""
 
 from mlagentbench.agents.base import Agent
-from mlagentbench.environment.environment import Environment
+from mlagentbench.environment import Environment
 from mlagentbench.records import Call
 
 
 class Baseline(Agent):
-    """Runs the starter untouched."""
+    """Runs the unchanged starter."""
 
     def run(self, env: Environment) -> None:
-        """Two steps."""
+        """Run the script and submit."""
         env.step(Call(action="Execute Script", args={"script_name": "train.py"}))
-        env.step(Call(action="Final Answer", args={"final_answer": "the starter, untouched"}))
+        env.step(Call(action="Final Answer", args={"final_answer": "the unchanged starter"}))

@@ -1,14 +1,14 @@
-"""Command: any outside agent, as a command line in the sandbox. Models it reaches only through our endpoint."""
+"""Command: any external agent as a command line in the sandbox. It reaches models only through our endpoint."""
 
 import shlex
-import sys
 from pathlib import Path
 from typing import Any
 
 from mlagentbench.agents.base import Agent
 from mlagentbench.endpoint.external_program import ExternalProgram, ProgramSpec
-from mlagentbench.environment.environment import Environment
+from mlagentbench.environment import Environment
 from mlagentbench.errors import ModelFault, PromptTooLong, RunOver, UsageError
+from mlagentbench.formatting import print_progress
 from mlagentbench.records import Call
 from mlagentbench.runtimes.base import Runtime, ensure_package_runtime, require_pinned
 from mlagentbench.system.cache import temporary_dir
@@ -17,12 +17,11 @@ AGENT_RUNTIME_PATH, PROGRAM_PATH, TASK_PATH = "/opt/agent", "/opt/program", "/op
 
 
 class Command(Agent):
-    """Runs a program of somebody else's; each of its questions to a model is a step, with a snapshot."""
+    """Runs an external program. Each of its requests to a model is a step with a snapshot."""
 
     needs_model = True
-    restarts_on_resume = (
-        True  # nobody can tell a program to skip what it did: it does it again, and hears the same replies
-    )
+    # A program cannot skip what it did before: a resumed run starts it again with the recorded replies.
+    restarts_on_resume = True
 
     def __init__(
         self,
@@ -32,109 +31,113 @@ class Command(Agent):
         program: str = "",
         environment: dict[str, Any] | None = None,
     ) -> None:
+        """Create the agent.
+
+        Args:
+            seed: The seed.
+            command: The command line. {task} is replaced by the path of the task description, {description} by
+                its text, {python} by the Python with `packages`.
+            packages: Pinned packages to install for the program, separated by spaces.
+            program: A folder to mount at /opt/program.
+            environment: Environment variables.
+        """
         super().__init__(seed)
-        self.command, self.program, self.environment = (
-            _split_command(command),
-            program,
-            _check_environment(environment or {}),
-        )
+        self.command = _split_command(command)
+        self.program = program
+        self.environment = _check_environment(environment or {})
         self.packages = require_pinned(packages.split())
         self.runtime: Runtime | None = None
         if program and not Path(program).is_dir():
-            raise UsageError(f"the option program must be a folder, and there is none at {program}")
+            raise UsageError(f"The option program must be a folder; {program} is not one.")
 
     def check_sandbox(self, sandbox: str) -> None:
-        """Its packages and its program lie where only a sandbox can put them."""
+        """Refuse to run without a sandbox if packages or a program must be mounted."""
         if sandbox == "none" and (self.packages or self.program):
-            raise UsageError("without a sandbox there is no /opt: name the program by its path instead")
+            raise UsageError("Without a sandbox there is no /opt. Give the program by its path instead.")
 
     def prepare(self) -> None:
-        """Its packages are installed once, and kept."""
-        self.runtime = ensure_package_runtime(self.packages, _say) if self.packages else None
+        """Install the packages; they are cached."""
+        self.runtime = ensure_package_runtime(self.packages, print_progress) if self.packages else None
 
     def run(self, env: Environment) -> None:
-        """Start it, answer its questions, and submit what it leaves."""
+        """Start the program, answer its model requests, and submit what it leaves."""
         with temporary_dir() as folder:
             task = folder / "task.md"
             task.write_text(env.task.description)
             env.context.external_program = ExternalProgram(
                 env.context.sandbox,
                 env.context.sandbox_spec(),
-                self._program(env, task),
+                self._program_spec(env, task),
                 env.context.program_output_path,
             )
             self._serve_model_calls(env)
         if not env.done:
-            env.step(Call(action="Final Answer", args={"final_answer": "the outside program has ended"}))
+            env.step(Call(action="Final Answer", args={"final_answer": "the external program exited"}))
 
-    def _program(self, env: Environment, task: Path) -> ProgramSpec:
+    def _program_spec(self, env: Environment, task: Path) -> ProgramSpec:
         mounts = [(task, TASK_PATH)]
         if self.runtime:
             mounts.append((self.runtime.folder, AGENT_RUNTIME_PATH))
         if self.program:
             mounts.append((Path(self.program).resolve(), PROGRAM_PATH))
-        blanks = {
+        values = {
             "{task}": TASK_PATH,
             "{description}": env.task.description,
             "{python}": f"{AGENT_RUNTIME_PATH}/bin/python",
         }
-        words = [_fill_placeholders(word, blanks) for word in self.command]
+        words = [_fill_placeholders(word, values) for word in self.command]
         return ProgramSpec(words, tuple(mounts), self.environment)
 
     def _serve_model_calls(self, env: Environment) -> None:
-        """Turn by turn: it runs until it asks, the model answers, it runs on."""
-        said, turn = "", 0
+        """Let the program run until it asks a model, answer, and continue, until it exits."""
+        reply_text, turn = "", 0
         while not env.done:
             turn += 1
-            env.step(Call(action="Command", args={"turn": turn}, thought=said))
-            question = env.context.external_program.request if env.context.external_program else None
-            if question is None:
+            env.step(Call(action="Command", args={"turn": turn}, thought=reply_text))
+            request = env.context.external_program.request if env.context.external_program else None
+            if request is None:
                 return
-            asked = question.prompt
+            prompt = request.prompt
             try:
                 reply = env.ask(
-                    asked.messages, stop=asked.stop, tools=asked.tools, max_tokens=asked.max_tokens
+                    prompt.messages, stop=prompt.stop, tools=prompt.tools, max_tokens=prompt.max_tokens
                 )
             except PromptTooLong as error:
-                question.refuse("context_length_exceeded", str(error))
-                said = ""
+                request.refuse("context_length_exceeded", str(error))
+                reply_text = ""
             except RunOver:
-                question.refuse("budget", "the budget of this run is used up")
+                request.refuse("budget", "The budget of this run is used up.")
                 raise
             except ModelFault as fault:
-                question.refuse("model", str(fault))
+                request.refuse("model", str(fault))
                 raise
             else:
-                question.answer(reply)
-                said = reply.text
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+                request.answer(reply)
+                reply_text = reply.text
 
 
 def _split_command(command: str) -> list[str]:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise UsageError(f"the option command cannot be read: {error}") from error
+        raise UsageError(f"The option command cannot be parsed: {error}.") from error
     if "\0" in command:
-        raise UsageError("the option command has a zero byte, which no command can have")
+        raise UsageError("The option command contains a NUL character.")
     if not words:
-        raise UsageError("the agent command needs to know what to run: --set command='...'")
+        raise UsageError("The agent command needs a command line: --set command='...'")
     return words
 
 
-def _check_environment(given: dict[str, Any]) -> dict[str, str]:
-    """As an environment can hold them."""
-    told = {name: str(value) for name, value in given.items()}
-    for name, value in told.items():
+def _check_environment(variables: dict[str, Any]) -> dict[str, str]:
+    """Environment variables as text."""
+    texts = {name: str(value) for name, value in variables.items()}
+    for name, value in texts.items():
         if not name or "=" in name or "\0" in name + value:
-            raise UsageError(f"the option environment cannot set {name!r} to {value!r}")
-    return told
+            raise UsageError(f"The option environment cannot set {name!r} to {value!r}.")
+    return texts
 
 
-def _fill_placeholders(word: str, blanks: dict[str, str]) -> str:
-    for blank, value in blanks.items():
-        word = word.replace(blank, value)
+def _fill_placeholders(word: str, values: dict[str, str]) -> str:
+    for placeholder, value in values.items():
+        word = word.replace(placeholder, value)
     return word

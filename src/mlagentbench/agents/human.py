@@ -1,23 +1,21 @@
-"""Human: a person at the terminal, with the same actions and the same clock."""
+"""Human: a person at the terminal, with the same actions and the same time limit."""
 
 import sys
 
 from mlagentbench.agents.base import Agent
-from mlagentbench.environment.environment import Environment
+from mlagentbench.environment import Environment
 from mlagentbench.records import Call
 
-HELP = (
-    "Type the number or the name of an action, then its arguments one by one. Ctrl-D leaves; resume goes on."
-)
+HELP = "Type the number or the name of an action, then its arguments one by one. Ctrl-D leaves; `resume` continues."
 
 
 class Human(Agent):
-    """Asks for an action, does it, shows what came of it."""
+    """Asks for an action, runs it and shows the observation."""
 
     interactive = True
 
     def run(self, env: Environment) -> None:
-        """Read and act until it is over; what a person did before a resume is not asked for again."""
+        """Read actions and run them until the run is over; steps before a resume are replayed."""
         _print_line(f"{env.task.description}\n\n{HELP}")
         while not env.done:
             call = env.next_recorded_call or self._ask_for_call(env)
@@ -33,7 +31,7 @@ class Human(Agent):
             chosen = names[int(chosen) - 1]
         action = env.actions.get(chosen)
         if action is None:
-            _print_line(f"There is no action {chosen!r}. {HELP}")
+            _print_line(f"No such action: {chosen!r}. {HELP}")
             return None
         args = {}
         for name, field in action.arguments.model_fields.items():
@@ -55,13 +53,13 @@ def _read_line(prompt: str) -> str:
     _print_line(prompt, end="")
     line = sys.stdin.readline()
     if not line:
-        raise KeyboardInterrupt  # the terminal was closed: the person leaves, and may come back
+        raise KeyboardInterrupt  # the terminal was closed; the run can be resumed
     return line.rstrip("\n")
 
 
 def _read_text_block(name: str) -> str:
     lines: list[str] = []
-    _print_line(f"{name}, up to a line with a single dot:")
+    _print_line(f"{name}, ending with a line that contains a single dot:")
     while (line := _read_line("")) != ".":
         lines.append(line)
     return "".join(f"{line}\n" for line in lines)

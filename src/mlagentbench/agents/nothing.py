@@ -1,13 +1,13 @@
-"""Nothing: submits the starter as it was given. The floor."""
+"""Nothing: submits the workspace as it was given. The floor of every task."""
 
 from mlagentbench.agents.base import Agent
-from mlagentbench.environment.environment import Environment
+from mlagentbench.environment import Environment
 from mlagentbench.records import Call
 
 
 class Nothing(Agent):
-    """Submits at once."""
+    """Submits without doing anything."""
 
     def run(self, env: Environment) -> None:
-        """One step."""
+        """Submit."""
         env.step(Call(action="Final Answer", args={"final_answer": "nothing was done"}))

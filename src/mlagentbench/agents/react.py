@@ -1,10 +1,10 @@
-"""ReAct: thinks, then acts, then looks."""
+"""ReAct: reason, act, observe."""
 
 from mlagentbench.agents.act import Act
 
 
 class React(Act):
-    """Says what it thinks before each action; the last few steps are in view."""
+    """States a thought before each action; sees the last few steps."""
 
     prompt = "react"
     reply_fields = ("Thought",)

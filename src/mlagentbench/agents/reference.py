@@ -1,17 +1,17 @@
-"""Reference: hands in the task's own solution. Proof that the task can be won, and no contestant."""
+"""Reference: submits the task's own solution. Shows that the task can be solved; not ranked."""
 
 from mlagentbench.agents.base import Agent
-from mlagentbench.environment.environment import Environment
+from mlagentbench.environment import Environment
 from mlagentbench.records import Call
 
 
 class Reference(Agent):
-    """Lays reference/ over the starter, runs it and submits."""
+    """Copies reference/ over the starter, runs it and submits."""
 
     ranked = False
 
     def run(self, env: Environment) -> None:
-        """One step for each file, then as the baseline."""
+        """Write the files of the reference solution, run it and submit."""
         folder = env.task.folder / "reference"
         for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"):
             name = path.relative_to(folder).as_posix()

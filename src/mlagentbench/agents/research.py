@@ -1,8 +1,9 @@
-"""Research: the paper's agent. Reflects, plans, checks its facts, then acts; may keep a research log."""
+"""Research: the paper's agent. Reflects, plans, checks facts, then acts; optionally keeps a research log."""
 
 from pydantic import PositiveInt
 
 from mlagentbench.agents.base import Agent
+from mlagentbench.environment import Environment
 from mlagentbench.environment.dialogue import (
     choose_next_call,
     describe_progress,
@@ -10,19 +11,18 @@ from mlagentbench.environment.dialogue import (
     system_and_user_messages,
     truncate_middle,
 )
-from mlagentbench.environment.environment import Environment
 from mlagentbench.errors import PromptTooLong
 from mlagentbench.language.prompts import fill_prompt, format_actions
 from mlagentbench.records import Message, Role, Step
 
 PLAN_FIELD = "Research Plan and Status"
 REPLY_FIELDS = ("Reflection", PLAN_FIELD, "Fact Check", "Thought")
-MAX_OBSERVATION_CHARS = 5_000  # characters of an observation; a longer one is summarised
-MAX_SUMMARY_INPUT_CHARS = 20_000  # characters of it, or of a step, that a model is shown to make a summary
+MAX_OBSERVATION_CHARS = 5_000  # longer observations are summarised
+MAX_SUMMARY_INPUT_CHARS = 20_000  # of an observation or a step that a model summarises
 
 
 class Research(Agent):
-    """Carries a plan of confirmed facts from step to step; the last three steps are in view in full."""
+    """Carries a plan with confirmed facts from step to step; sees the last three steps in full."""
 
     needs_model = True
 
@@ -30,86 +30,69 @@ class Research(Agent):
         super().__init__(seed)
         self.memory, self.window = memory, window
         self.plan = self.retrieved_notes = ""
-        self.reply_fields_by_step: dict[int, str] = {}  # by step: the entries of the reply, and what was seen
-        self.summaries_by_step: dict[int, str] = {}
+        self.replies: dict[int, str] = {}  # the fields of each step's reply
+        self.summaries: dict[int, str] = {}  # of long observations, by step
 
     def run(self, env: Environment) -> None:
-        """Decide, act, take note, until it is over."""
-        limit = str(env.spec.limits.steps)
+        """Choose an action, run it and record it, until the run is over."""
         instructions = fill_prompt(
-            "research", task=env.task.description, actions=format_actions(env.actions), steps=limit
+            "research",
+            task=env.task.description,
+            actions=format_actions(env.actions),
+            steps=str(env.spec.limits.steps),
         )
 
-        def show(room: int) -> list[Message]:
-            steps = self._visible_steps(env)
-            view = [
-                render_step(
-                    s,
-                    room // self.window,
-                    self.summaries_by_step.get(s.number, ""),
-                    self.reply_fields_by_step.get(s.number, ""),
-                )
-                for s in steps
-            ]
-            return system_and_user_messages(
-                instructions, describe_progress(env, view, self._format_memory(room))
-            )
+        def build_messages(max_chars: int) -> list[Message]:
+            steps = [self._render(step, max_chars // self.window) for step in self._visible_steps(env)]
+            progress = describe_progress(env, steps, self._format_memory(max_chars))
+            return system_and_user_messages(instructions, progress)
 
         while not env.done:
-            call, entries = choose_next_call(env, show, REPLY_FIELDS)
-            self.plan = entries.get(PLAN_FIELD, self.plan)
-            number = len(env.steps) + 1
-            self.reply_fields_by_step[number] = "\n".join(
-                f"{name}: {entries[name]}" for name in REPLY_FIELDS if name in entries
-            )
+            call, fields = choose_next_call(env, build_messages, REPLY_FIELDS)
+            self.plan = fields.get(PLAN_FIELD, self.plan)
+            lines = [f"{name}: {fields[name]}" for name in REPLY_FIELDS if name in fields]
+            self.replies[len(env.steps) + 1] = "\n".join(lines)
             env.step(call)
             self._record_step(env, env.steps[-1])
 
     def _visible_steps(self, env: Environment) -> list[Step]:
-        """The last steps; those that were only a mistake in form are gone once a good one followed."""
-        good = [step for step in env.steps if step.call.action in env.actions or step is env.steps[-1]]
-        return good[-self.window :]
+        """The last steps, without malformed calls that a valid one followed."""
+        valid = [step for step in env.steps if step.call.action in env.actions or step is env.steps[-1]]
+        return valid[-self.window :]
 
-    def _format_memory(self, room: int) -> str:
-        parts = (
-            [f"{PLAN_FIELD}, as you left it:\n{truncate_middle(self.plan, room // 2)}"] if self.plan else []
-        )
-        parts += (
-            [f"From your research log:\n{truncate_middle(self.retrieved_notes, room // 2)}"]
-            if self.retrieved_notes
-            else []
-        )
+    def _render(self, step: Step, max_chars: int) -> str:
+        """A step with its reply, and with the summary of a long observation."""
+        observation, reply = self.summaries.get(step.number, ""), self.replies.get(step.number, "")
+        return render_step(step, max_chars, observation, reply)
+
+    def _format_memory(self, max_chars: int) -> str:
+        parts = []
+        if self.plan:
+            parts.append(f"{PLAN_FIELD}, as you left it:\n{truncate_middle(self.plan, max_chars // 2)}")
+        if self.retrieved_notes:
+            parts.append(f"From your research log:\n{truncate_middle(self.retrieved_notes, max_chars // 2)}")
         return "\n\n".join(parts)
 
     def _record_step(self, env: Environment, step: Step) -> None:
-        """Shorten what is long; with memory, write the step into the log and look up what is out of view."""
+        """Summarise a long observation; with memory, log the step and retrieve notes on earlier ones."""
         if len(step.observation) > MAX_OBSERVATION_CHARS:
             call = render_step(step, MAX_OBSERVATION_CHARS, observation="(see below)")
-            text = fill_prompt(
-                "summarise_observation",
-                call=call,
-                observation=truncate_middle(step.observation, MAX_SUMMARY_INPUT_CHARS),
-            )
-            self.summaries_by_step[step.number] = self._ask(env, text, "fast") or truncate_middle(
-                step.observation, MAX_OBSERVATION_CHARS
-            )
+            observation = truncate_middle(step.observation, MAX_SUMMARY_INPUT_CHARS)
+            question = fill_prompt("summarise_observation", call=call, observation=observation)
+            summary = self._ask(env, question, "fast")
+            self.summaries[step.number] = summary or truncate_middle(step.observation, MAX_OBSERVATION_CHARS)
         if not self.memory or env.done:
             return
-        story = render_step(
-            step,
-            MAX_SUMMARY_INPUT_CHARS,
-            self.summaries_by_step.get(step.number, ""),
-            self.reply_fields_by_step[step.number],
-        )
-        summary = self._ask(env, fill_prompt("log_step", step=story), "fast")
-        env.context.research_notes.append(
-            f"Step {step.number}: {summary or truncate_middle(story, MAX_OBSERVATION_CHARS)}"
-        )
+        rendered = self._render(step, MAX_SUMMARY_INPUT_CHARS)
+        note = self._ask(env, fill_prompt("log_step", step=rendered), "fast")
+        note = note or truncate_middle(rendered, MAX_OBSERVATION_CHARS)
+        env.context.research_notes.append(f"Step {step.number}: {note}")
         if len(env.steps) > self.window:
-            text = fill_prompt("retrieve", log=env.context.research_log_text(), plan=self.plan or "none yet")
-            self.retrieved_notes = self._ask(env, text, "fast")
+            log, plan = env.context.research_log_text(), self.plan or "none yet"
+            self.retrieved_notes = self._ask(env, fill_prompt("retrieve", log=log, plan=plan), "fast")
 
     def _ask(self, env: Environment, text: str, role: Role) -> str:
+        """The reply to one message, or nothing if the message is too long."""
         try:
             return env.ask([Message(role="user", text=text)], role).text
         except PromptTooLong:

@@ -1,10 +1,11 @@
-"""Tools: the plain loop with native tool calling, for today's models."""
+"""Tools: a plain loop with native tool calling, for current models."""
 
 from collections.abc import Sequence
 
 from pydantic import PositiveInt
 
 from mlagentbench.agents.base import Agent
+from mlagentbench.environment import Environment
 from mlagentbench.environment.dialogue import (
     MAX_HISTORY_CHARS,
     MAX_REPLY_ATTEMPTS,
@@ -12,17 +13,16 @@ from mlagentbench.environment.dialogue import (
     truncate_middle,
     unreadable_reply_call,
 )
-from mlagentbench.environment.environment import Environment
 from mlagentbench.errors import PromptTooLong
 from mlagentbench.language.lenient_json import UnreadableObject, parse_object
 from mlagentbench.language.prompts import fill_prompt
 from mlagentbench.records import Call, Message, Reply, Tool, ToolCall
 
-Exchange = list[Message]  # what the model said, and the answers of the tools that it called
+Exchange = list[Message]  # a message of the model, and the results of the tools that it called
 
 
 class Tools(Agent):
-    """Calls actions as tools; the conversation is kept as far as there is room for it."""
+    """Calls actions as tools; keeps as much of the conversation as fits."""
 
     needs_model = True
 
@@ -33,7 +33,7 @@ class Tools(Agent):
         self.max_chars = MAX_HISTORY_CHARS
 
     def run(self, env: Environment) -> None:
-        """Ask, do what is called for, answer, until it is over."""
+        """Ask the model, run its tool calls and return their results, until the run is over."""
         system = fill_prompt("tools", task=env.task.description, steps=str(env.spec.limits.steps))
         opening = [Message(role="system", text=system), Message(role="user", text=fill_prompt("tools_begin"))]
         tools = build_tools(env)
@@ -44,8 +44,8 @@ class Tools(Agent):
             for call in reply.calls:
                 if env.done:
                     return
-                seen = env.step(to_call(call, reply.text, env))
-                exchange.append(Message(role="tool", text=seen, answers=call.id))
+                observation = env.step(to_call(call, reply.text, env))
+                exchange.append(Message(role="tool", text=observation, answers=call.id))
             idle = 0 if reply.calls else idle + 1
             if not reply.calls:
                 exchange.append(Message(role="user", text=fill_prompt("tools_nudge")))
@@ -76,12 +76,12 @@ def build_tools(env: Environment) -> list[Tool]:
 
 
 def tool_name(action: str) -> str:
-    """A name as every provider allows it."""
+    """The action's name in the form that every provider accepts."""
     return action.lower().replace(" ", "_").replace("(", "").replace(")", "")
 
 
 def to_call(call: ToolCall, thought: str, env: Environment) -> Call:
-    """The action behind a tool call; what cannot be read is left for the environment to complain about."""
+    """The call behind a tool call; unreadable arguments are left for the environment to reject."""
     action = next((name for name in env.actions if tool_name(name) == call.name), call.name)
     try:
         args = parse_object(call.arguments) if call.arguments.strip() else {}
@@ -90,15 +90,15 @@ def to_call(call: ToolCall, thought: str, env: Environment) -> Call:
     return Call(action=action, args=args, thought=thought)
 
 
-def keep_recent_exchanges(talk: Sequence[Exchange], room: int) -> list[Message]:
-    """The last exchanges that fit, each whole, since a call and its answer belong together; long answers are cut."""
+def keep_recent_exchanges(exchanges: Sequence[Exchange], max_chars: int) -> list[Message]:
+    """The last exchanges that fit. Exchanges stay complete, because providers reject calls without results."""
     kept: list[Message] = []
-    for exchange in reversed(talk):
-        short = [message.replace(text=truncate_middle(message.text, room // 4)) for message in exchange]
-        room -= sum(
+    for exchange in reversed(exchanges):
+        short = [message.replace(text=truncate_middle(message.text, max_chars // 4)) for message in exchange]
+        max_chars -= sum(
             len(message.text) + sum(len(call.arguments) for call in message.calls) for message in short
         )
-        if room < 0 and kept:
+        if max_chars < 0 and kept:
             break
         kept = [*short, *kept]
     return kept
