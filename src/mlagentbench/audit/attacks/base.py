@@ -11,7 +11,7 @@ from mlagentbench.records import Call, Result, Step
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.task import Task
 
-ATTACKS_FOLDER = "audit/attacks"
+ATTACKS_PACKAGE = "audit.attacks"
 SCRIPT_PRELUDE = '''\
 import os, sys
 
@@ -127,9 +127,9 @@ class Attack(Agent):
 
 def attack_names() -> list[str]:
     """The names of all attacks."""
-    return discovery.plugin_names(ATTACKS_FOLDER)
+    return discovery.builtin_names(ATTACKS_PACKAGE)
 
 
 def load_attack(name: str) -> type[Attack]:
     """Load an attack by its file name."""
-    return discovery.find_single_subclass(discovery.load_plugin(ATTACKS_FOLDER, name), Attack)  # type: ignore[type-abstract]
+    return discovery.load_class(ATTACKS_PACKAGE, name, Attack)  # type: ignore[type-abstract]
