@@ -44,15 +44,15 @@ def test_rows_in_any_order_are_joined_by_id(tmp_path: Path, answers: pd.DataFram
         '"id","value"\n"1","0.5"\n"2","1.5"\n"3","2.5"\n',
         "id,value\n1,5e-1\n2,+1.5\n3,25e-1\n",
     ],
-    ids=["crlf", "bom", "no last newline", "blank lines", "spaces", "quotes", "other spellings"],
+    ids=["crlf", "bom", "no trailing newline", "blank lines", "spaces", "quotes", "other number formats"],
 )
-def test_harmless_spellings_of_the_same_table_are_read_alike(
+def test_harmless_variants_of_the_same_table_are_read_alike(
     tmp_path: Path, answers: pd.DataFrame, content: str
 ) -> None:
     assert read(tmp_path / "submission.csv", content, answers) == [0.5, 1.5, 2.5]
 
 
-REFUSED = {
+MALFORMED = {
     "empty": (b"", "is empty"),
     "header only": (b"id,value\n", "has 0 rows; there must be 3"),
     "only blank lines": (b"\n\n\n", "must have the columns id, value"),
@@ -85,28 +85,28 @@ REFUSED = {
     "UTF-16": (GOOD.encode("utf-16"), "is not a csv file in UTF-8"),
     "latin 1": ("id,value\n1,é\n2,2\n3,3\n".encode("latin-1"), "is not a csv file in UTF-8"),
     "lone carriage returns": (b"id,value\r1,1\r2,2\r3,3\rx", "row 4 does not have 2 cells"),
-    "one endless line": (b"id,value" + b"," * 100_000, "must have the columns"),
-    "a pickle": (b"\x80\x04\x95\x0b\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94.", "is not a csv file"),
+    "one long line": (b"id,value" + b"," * 100_000, "must have the columns"),
+    "pickle": (b"\x80\x04\x95\x0b\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94.", "is not a csv file"),
 }
 
 
-@pytest.mark.parametrize(("content", "sentence"), REFUSED.values(), ids=REFUSED.keys())
-def test_a_malformed_submission_is_refused_with_a_sentence(
-    tmp_path: Path, answers: pd.DataFrame, content: bytes, sentence: str
+@pytest.mark.parametrize(("content", "message"), MALFORMED.values(), ids=MALFORMED.keys())
+def test_a_malformed_submission_is_rejected_with_a_message(
+    tmp_path: Path, answers: pd.DataFrame, content: bytes, message: str
 ) -> None:
-    with pytest.raises(InvalidSubmission, match=sentence) as caught:
+    with pytest.raises(InvalidSubmission, match=message) as caught:
         read(tmp_path / "submission.csv", content, answers)
     assert len(str(caught.value)) < 400
     assert "\n" not in str(caught.value)
 
 
-def test_a_missing_submission_is_refused_and_so_is_a_folder(tmp_path: Path, answers: pd.DataFrame) -> None:
+def test_a_missing_submission_or_a_folder_is_rejected(tmp_path: Path, answers: pd.DataFrame) -> None:
     for path in (tmp_path / "submission.csv", tmp_path):
         with pytest.raises(InvalidSubmission, match="is missing"):
             read_submission(path, id="id", columns=["value"], like=answers)
 
 
-def test_a_gigabyte_is_refused_before_it_is_read(tmp_path: Path, answers: pd.DataFrame) -> None:
+def test_a_gigabyte_is_rejected_before_it_is_read(tmp_path: Path, answers: pd.DataFrame) -> None:
     path = tmp_path / "submission.csv"
     path.write_text(GOOD)
     os.truncate(path, 1 << 30)
@@ -114,24 +114,24 @@ def test_a_gigabyte_is_refused_before_it_is_read(tmp_path: Path, answers: pd.Dat
         read_submission(path, id="id", columns=["value"], like=answers)
 
 
-def test_a_small_file_of_very_many_rows_or_none_that_is_right_takes_little_memory(tmp_path: Path) -> None:
+def test_a_small_file_with_very_many_rows_takes_little_memory(tmp_path: Path) -> None:
     like = pd.DataFrame({"value": [""] * 3}, index=["1", "2", "3"])
     path = tmp_path / "submission.csv"
-    for row, sentence in (
+    for row, message in (
         ("1,1\n", "has 250,000 rows; there must be 3"),
         ("1\n", "row 1 does not have 2 cells"),
     ):
         path.write_text("id,value\n" + row * (1_000_000 // len(row)))
         tracemalloc.start()
         try:
-            with pytest.raises(InvalidSubmission, match=sentence):
+            with pytest.raises(InvalidSubmission, match=message):
                 read_texts(path, "id", ["value"], like, cell=1000)
             assert tracemalloc.get_traced_memory()[1] < 1_000_000
         finally:
             tracemalloc.stop()
 
 
-def test_ids_may_hold_spaces_commas_and_leading_zeros(tmp_path: Path) -> None:
+def test_ids_may_contain_spaces_commas_and_leading_zeros(tmp_path: Path) -> None:
     private, path = tmp_path / "answers.csv", tmp_path / "submission.csv"
     private.write_text('key,a,b\n007,1,1\n"x, y",2,2\na b,3,3\n')
     like = read_answers(private, id="key", columns=["a", "b"])
@@ -145,7 +145,7 @@ def test_ids_may_hold_spaces_commas_and_leading_zeros(tmp_path: Path) -> None:
 @given(
     content=st.binary(max_size=200) | st.text(max_size=200).map(lambda text: text.encode("utf-8", "replace"))
 )
-def test_random_bytes_raise_nothing_else(
+def test_random_bytes_raise_only_invalid_submission(
     content: bytes, answers: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "random.csv"
@@ -156,7 +156,7 @@ def test_random_bytes_raise_nothing_else(
             assert str(error)
 
 
-def test_texts_are_joined_by_id_and_longer_than_numbers_may_be(tmp_path: Path) -> None:
+def test_texts_are_joined_by_id_and_may_be_longer_than_numbers(tmp_path: Path) -> None:
     private, path = tmp_path / "answers.csv", tmp_path / "submission.csv"
     private.write_text("id,runs\na,\nb,1 2 3 4\n")
     like = read_answers(private, id="id", columns=["runs"], text=True)

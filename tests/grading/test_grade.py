@@ -15,23 +15,23 @@ from mlagentbench.runner.setup import prepare_setup
 from mlagentbench.system.cache import cache_dir
 
 Play = Callable[..., Result]
-QUIET = "def grade(submission, private): return 1.0\n"
-PLAIN = "from mlagentbench.errors import InvalidSubmission\ndef grade(submission, private):\n    "
+CONSTANT_GRADE = "def grade(submission, private): return 1.0\n"
+GRADE_DEF = "from mlagentbench.errors import InvalidSubmission\ndef grade(submission, private):\n    "
 CRASHES = {
     "raises": ("raise ValueError('no idea')", r"ValueError: no idea \(exit code 1\)"),
     "exits": ("import sys; sys.exit(0)", "exit code 0"),
-    "exits with a number": ("import sys; sys.exit(7)", "exit code 7"),
-    "exits at once": ("import os; os._exit(0)", "exit code 0"),
+    "exits with a code": ("import sys; sys.exit(7)", "exit code 7"),
+    "exits immediately": ("import os; os._exit(0)", "exit code 0"),
     "segfault": ("import ctypes; ctypes.string_at(0)", "killed by SIGSEGV"),
     "is killed": ("import os; os.kill(os.getpid(), 9)", "killed by SIGKILL"),
     "nan": ("return float('nan')", "the grader returned nan"),
     "inf": ("return float('-inf')", "the grader returned -inf"),
-    "nothing": ("return None", "TypeError"),
+    "none": ("return None", "TypeError"),
     "text": ("return 'excellent'", "ValueError: could not convert"),
     "garbage": ("import sys; print('\\0' * 10**7); sys.stderr.write('x' * 10**7); 1 / 0", "ZeroDivision"),
-    "a damaged answer": (
+    "damaged answer": (
         "import os, sys; open(sys.argv[5], 'w').write('{'); os._exit(0)",
-        "an answer that is none",
+        "wrote an invalid answer",
     ),
 }
 
@@ -55,7 +55,7 @@ def test_a_crash_of_the_grader_is_a_fault_and_never_a_zero(
     graded: Callable[..., Grade], body: str, sentence: str
 ) -> None:
     with pytest.raises(TaskFault, match=sentence) as caught:
-        graded(PLAIN + body + "\n")
+        graded(GRADE_DEF + body + "\n")
     assert "toy/grade.py" in str(caught.value) and len(str(caught.value)) < 1000
 
 
@@ -64,70 +64,70 @@ def test_a_grader_that_cannot_be_loaded_is_a_fault(graded: Callable[..., Grade])
         graded("def grade(:\n")
 
 
-def test_a_grader_that_takes_too_long_is_a_fault_and_is_gone(
+def test_a_grader_that_takes_too_long_is_a_fault_and_is_killed(
     graded: Callable[..., Grade], tmp_path: Path
 ) -> None:
     body = f"import os; open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\n    while True: pass\n"
-    with pytest.raises(TaskFault, match=r"toy/grade\.py took over 0\.01 minutes"):
-        graded(PLAIN + body, toml="grading_minutes = 0.01\n")
+    with pytest.raises(TaskFault, match=r"toy/grade\.py took longer than 0\.01 minutes"):
+        graded(GRADE_DEF + body, toml="grading_minutes = 0.01\n")
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
 def test_an_invalid_submission_is_a_result_and_may_quote_anything(graded: Callable[..., Grade]) -> None:
-    found = graded(PLAIN + "raise InvalidSubmission('bad \\udcff\\x00 ' + 'x' * 10**6)\n")
+    found = graded(GRADE_DEF + "raise InvalidSubmission('bad \\udcff\\x00 ' + 'x' * 10**6)\n")
     assert found.score is None and found.invalid.startswith("bad \\udcff")
     assert len(found.invalid) == 1000
 
 
-def test_rules_that_were_broken_are_reported_beside_the_score(graded: Callable[..., Grade]) -> None:
-    found = graded("def violations(submission): return ['uses \\udcff', 7]\n" + QUIET)
+def test_rule_violations_are_reported_with_the_score(graded: Callable[..., Grade]) -> None:
+    found = graded("def violations(submission): return ['uses \\udcff', 7]\n" + CONSTANT_GRADE)
     assert (found.score, found.violations) == (1.0, ("uses \\udcff", "7"))
 
 
-def test_of_very_many_broken_rules_some_are_told(graded: Callable[..., Grade]) -> None:
-    found = graded("def violations(submission): return ['no'] * 10**6\n" + QUIET).violations
-    assert len(found) == 51 and found[-1] == "and 999,950 more of that kind"
+def test_very_many_violations_are_cut_off(graded: Callable[..., Grade]) -> None:
+    found = graded("def violations(submission): return ['no'] * 10**6\n" + CONSTANT_GRADE).violations
+    assert len(found) == 51 and found[-1] == "and 999,950 more violations"
 
 
-def test_rules_that_cannot_be_looked_for_are_a_fault(graded: Callable[..., Grade]) -> None:
+def test_a_crash_of_the_rule_check_is_a_fault(graded: Callable[..., Grade]) -> None:
     with pytest.raises(TaskFault, match=r"ValueError: no idea \(exit code 1\)"):
-        graded("def violations(submission): raise ValueError('no idea')\n" + QUIET)
+        graded("def violations(submission): raise ValueError('no idea')\n" + CONSTANT_GRADE)
 
 
-BREAKS = {"slow": "while True: pass", "a crash": "import ctypes; ctypes.string_at(0)"}
+BREAKS = {"slow": "while True: pass", "crash": "import ctypes; ctypes.string_at(0)"}
 
 
 @pytest.mark.parametrize("body", BREAKS.values(), ids=BREAKS.keys())
-def test_scripts_that_break_the_search_for_rules_or_make_it_endless_are_told_of(
-    tmp_path: Path, body: str
-) -> None:
+def test_scripts_that_crash_the_rule_check_or_make_it_endless_are_reported(tmp_path: Path, body: str) -> None:
     for name in ("sources", "earlier/0", "earlier/1", "earlier/2"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "earlier/1/strange").touch()
-    rules = f"def violations(sources):\n    if (sources / 'strange').exists():\n        {body}\n    return [sources.name]\n"
-    (tmp_path / "grade.py").write_text(rules + QUIET)
-    short = "from pathlib import Path; from mlagentbench.grading import grader_process; grader_process.RULE_CHECK_CPU_S, at = 0.3, Path.cwd()"
-    asked = "grader_process.main(at, at, at / 'sources', at, at / 'answer', at / 'earlier')"
-    subprocess.run([sys.executable, "-c", f"{short}; {asked}"], cwd=tmp_path, check=True, timeout=60)
-    unseen = ["not all scripts could be looked at"]
+    rules = f"def violations(sources):\n    if (sources / 'strange').exists():\n        {body}\n"
+    rules += "    return [sources.name]\n"
+    (tmp_path / "grade.py").write_text(rules + CONSTANT_GRADE)
+    patch = "from pathlib import Path; from mlagentbench.grading import grader_process"
+    patch += "; grader_process.RULE_CHECK_CPU_S, at = 0.3, Path.cwd()"
+    call = "grader_process.main(at, at, at / 'sources', at, at / 'answer', at / 'earlier')"
+    subprocess.run([sys.executable, "-c", f"{patch}; {call}"], cwd=tmp_path, check=True, timeout=60)
+    unchecked = ["not all scripts could be checked"]
     assert json.loads((tmp_path / "answer").read_text()) == {
         "score": 1.0,
         "violations": ["sources"],
-        "earlier": [["0"], unseen, unseen],
+        "earlier": [["0"], unchecked, unchecked],
     }
 
 
-def test_the_grader_sees_no_secrets_and_its_words_are_no_answer(
+def test_the_grader_sees_no_secrets_and_its_output_is_no_answer(
     graded: Callable[..., Grade], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "s3cret")
     body = "import os\n    print('{\"score\": 99}')\n    return float('s3cret' in str(os.environ))\n"
-    assert graded(PLAIN + body).score == 0.0
+    assert graded(GRADE_DEF + body).score == 0.0
 
 
 @pytest.mark.parametrize("variable", ["MLAGENTBENCH_HOME", "XDG_CACHE_HOME"])
-def test_the_grader_finds_the_cache_wherever_the_harness_does(
+def test_the_grader_uses_the_same_cache_folder_as_the_harness(
     graded: Callable[..., Grade], variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = cache_dir()
@@ -135,9 +135,10 @@ def test_the_grader_finds_the_cache_wherever_the_harness_does(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLAGENTBENCH_HOME", raising=False)
     monkeypatch.setenv(variable, "mlagentbench" if variable == "MLAGENTBENCH_HOME" else str(tmp_path))
-    body = f"from mlagentbench.system.cache import cache_dir\n    return float(cache_dir().samefile({str(cache)!r}))\n"
+    body = "from mlagentbench.system.cache import cache_dir\n"
+    body += f"    return float(cache_dir().samefile({str(cache)!r}))\n"
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert graded(PLAIN + body).score == 1.0
+    assert graded(GRADE_DEF + body).score == 1.0
 
 
 def test_a_workspace_does_not_reach_the_grader_s_imports(graded: Callable[..., Grade]) -> None:
@@ -146,12 +147,14 @@ def test_a_workspace_does_not_reach_the_grader_s_imports(graded: Callable[..., G
     )
 
 
-def test_what_an_agent_locked_is_open_to_the_grader(variant: Callable[..., Path], play: Play) -> None:
-    modes = "return float((submission / 'in').stat().st_mode & (submission / 'in' / 'x').stat().st_mode & 0o600)\n"
-    folder = variant({"grade.py": PLAIN + modes})
-    told = (folder / "task.toml").read_text().replace("[limits]", 'submission = "."\n[limits]')
-    (folder / "task.toml").write_text(told)
-    lock = "import os; os.mkdir('in'); open('in/x', 'w'); os.chmod('in/x', 0); os.chmod('in', 0); os.symlink('in', 'l')"
+def test_the_grader_can_read_files_that_an_agent_locked(variant: Callable[..., Path], play: Play) -> None:
+    body = "folder = submission / 'in'\n"
+    body += "    return float(folder.stat().st_mode & (folder / 'x').stat().st_mode & 0o600)\n"
+    folder = variant({"grade.py": GRADE_DEF + body})
+    toml = (folder / "task.toml").read_text().replace("[limits]", 'submission = "."\n[limits]')
+    (folder / "task.toml").write_text(toml)
+    lock = "import os; os.mkdir('in'); open('in/x', 'w'); os.chmod('in/x', 0); os.chmod('in', 0)"
+    lock += "; os.symlink('in', 'l')"
 
     def act(env: Environment) -> None:
         env.step(Call(action="Write File", args={"file_name": "lock.py", "content": lock}))
@@ -161,12 +164,12 @@ def test_what_an_agent_locked_is_open_to_the_grader(variant: Callable[..., Path]
     assert play(act, setup=prepare_setup(str(folder), "open", "bwrap", lambda line: None)).score == 0o600
 
 
-def test_a_fault_of_the_grader_voids_the_run_and_a_resume_grades_again(
+def test_a_grader_fault_voids_the_run_and_a_resume_grades_again(
     variant: Callable[..., Path], play: Play, tmp_path: Path
 ) -> None:
-    flag = tmp_path / "mended"
-    body = f"import os; assert os.path.exists({str(flag)!r}), 'the lamp is broken'\n    return 2.5\n"
-    setup = prepare_setup(str(variant({"grade.py": PLAIN + body})), "open", "bwrap", lambda line: None)
+    flag = tmp_path / "repaired"
+    body = f"import os; assert os.path.exists({str(flag)!r}), 'the grader is broken'\n    return 2.5\n"
+    setup = prepare_setup(str(variant({"grade.py": GRADE_DEF + body})), "open", "bwrap", lambda line: None)
 
     def act(env: Environment) -> None:
         env.step(Call(action="Execute Script", args={"script_name": "train.py"}))
@@ -174,20 +177,22 @@ def test_a_fault_of_the_grader_voids_the_run_and_a_resume_grades_again(
 
     result = play(act, setup=setup)
     assert (result.ending, result.score, result.success, result.valid) == ("fault", None, False, False)
-    assert "TaskFault" in result.note and "the lamp is broken" in result.note
+    assert "TaskFault" in result.note and "the grader is broken" in result.note
     flag.touch()
     result = play(act, setup=setup)
     assert (result.ending, result.score, result.success, result.steps) == ("submitted", 2.5, True, 2)
 
 
-def test_rules_are_looked_for_in_the_scripts_beside_a_table(
+def test_rules_are_checked_in_the_scripts_next_to_a_table(
     variant: Callable[..., Path], open_env: Callable[..., Environment]
 ) -> None:
     rules = (
         "from mlagentbench.grading.checks import numbers_above\n"
         "def violations(sources):\n    return numbers_above(sources, 'train.py', 'epoch', 10)\n"
     )
-    setup = prepare_setup(str(variant({"grade.py": QUIET + rules})), "open", "bwrap", lambda line: None)
+    setup = prepare_setup(
+        str(variant({"grade.py": CONSTANT_GRADE + rules})), "open", "bwrap", lambda line: None
+    )
     env = open_env(setup=setup)
     write = {"train.py": "import deep.net\n", "deep/net.py": "EPOCHS = 99\n", "submission.csv": "id,value\n"}
     for name, content in write.items():

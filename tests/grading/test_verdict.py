@@ -26,19 +26,19 @@ def test_a_higher_score_is_better_where_higher_is_better() -> None:
     assert not worse.improved and not worse.success and worse.p_value > 0.99
 
 
-def test_exactly_ten_per_cent_is_not_more_than_ten_per_cent() -> None:
+def test_exactly_ten_percent_is_not_an_improvement() -> None:
     assert not compute_verdict(9.0, LOWER, "lower").improved
     assert compute_verdict(8.999, LOWER, "lower").improved
 
 
-def test_an_improvement_that_noise_explains_is_no_success() -> None:
+def test_an_improvement_that_noise_explains_is_not_a_success() -> None:
     noisy = Baseline(mean=10.0, sd=3.0, n=8)
     verdict = compute_verdict(8.0, noisy, "lower")
     assert verdict.improved and not verdict.success
     assert verdict.p_value > 0.05
 
 
-def test_a_hand_computed_chance() -> None:
+def test_the_p_value_matches_one_computed_by_hand() -> None:
     # gain 1, sd 0.5, n 4: t = 1 / (0.5 * sqrt(1.25)) = 1.78885 with 3 degrees of freedom
     assert gain_p_value(1.0, Baseline(mean=1, sd=0.5, n=4)) == pytest.approx(0.08579, abs=1e-4)
 
@@ -49,23 +49,23 @@ def test_a_hand_computed_chance() -> None:
     sd=st.floats(1e-3, 1e3),
     n=st.integers(2, 200),
 )
-def test_the_chance_is_that_of_the_t_distribution(gain: float, sd: float, n: int) -> None:
+def test_the_p_value_is_that_of_the_t_distribution(gain: float, sd: float, n: int) -> None:
     expected = stats.t.sf(gain / (sd * math.sqrt(1 + 1 / n)), df=n - 1)
     assert gain_p_value(gain, Baseline(mean=0, sd=sd, n=n)) == pytest.approx(expected, rel=1e-6, abs=1e-12)
 
 
-def test_a_starter_without_spread_makes_every_gain_certain() -> None:
+def test_any_gain_over_a_starter_without_spread_is_significant() -> None:
     fixed = Baseline(mean=10.0, sd=0.0, n=8)
     assert compute_verdict(8.0, fixed, "lower").success
     assert compute_verdict(10.0, fixed, "lower").p_value == 1.0
     assert not compute_verdict(10.0, fixed, "lower").success
 
 
-def test_one_run_of_the_starter_tells_nothing_of_noise() -> None:
+def test_one_run_of_the_starter_says_nothing_about_noise() -> None:
     assert not compute_verdict(1.0, Baseline(mean=10.0, sd=0.0, n=1), "lower").success
 
 
-def test_of_a_baseline_of_zero_there_is_no_per_cent_but_a_verdict() -> None:
+def test_a_baseline_of_zero_has_a_verdict_without_a_relative_improvement() -> None:
     zero = Baseline(mean=0.0, sd=0.1, n=8)
     verdict = compute_verdict(5.0, zero, "higher")
     assert verdict.improvement is None and verdict.improved and verdict.success
@@ -80,7 +80,7 @@ def test_a_negative_baseline_improves_upwards() -> None:
     assert compute_verdict(-3.0, negative, "lower").improvement == pytest.approx(0.5)
 
 
-def test_a_distribution_is_its_mean_and_its_sample_deviation() -> None:
+def test_scores_are_summarized_by_mean_and_sample_standard_deviation() -> None:
     found = summarize_scores([1.0, 2.0, 3.0, 4.0], "a machine")
     assert (found.mean, found.n, found.hardware) == (2.5, 4, "a machine")
     assert found.sd == pytest.approx(1.2909944)

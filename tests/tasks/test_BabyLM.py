@@ -280,7 +280,7 @@ WRONG = {
     ),
     "crashes": (f"{PREDICT}raise KeyError('lost')", "failed: KeyError: 'lost'"),
     "crashes at the start": ("open('model.pt')", "model.pt"),
-    "ends": (f"{PREDICT}os._exit(0)", "ended before it answered"),
+    "ends": (f"{PREDICT}os._exit(0)", "exited before it answered"),
     "has no such function": ("", "predict"),
     "floods the pipe": (f"{PREDICT}return np.zeros((2, 256 * 1000))", "at most"),
     "writes into the pipe": (

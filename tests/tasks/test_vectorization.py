@@ -145,10 +145,10 @@ WRONG = {
     ),
     "answers of before": (
         f"seen = []\n{FORWARD}seen.append({SLOW})\n    return seen[len(seen) > 5 and 4 or -1]",
-        "were expected",
+        "are allowed",
     ),
     "too slow": (f"{FORWARD}time.sleep(60)", "took too long"),
-    "the end": (f"{FORWARD}os._exit(0)", "ended before it answered"),
+    "the end": (f"{FORWARD}os._exit(0)", "exited before it answered"),
     "work in another process": (f"{FORWARD}os.fork(); return {SLOW}", "os.fork is not allowed here"),
     "a library of the system": (
         "import ctypes\nctypes.CDLL('libm.so.6')",

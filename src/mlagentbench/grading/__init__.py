@@ -1,1 +1,1 @@
-"""Scores of what agents leave, computed where no agent can reach."""
+"""Grades submissions in processes that agents cannot reach."""

@@ -1,4 +1,7 @@
-"""What a task's grade.py may import: readers that refuse every malformed submission with a sentence."""
+"""The API for a task's grade.py: readers and checks that reject malformed submissions with a clear message.
+
+This is the only module of the package that a task may import.
+"""
 
 import csv
 import math
@@ -25,83 +28,131 @@ __all__ = [
     "read_texts",
 ]
 
-MAX_NUMBER_CELL_BYTES = 64  # bytes that one cell of an honest csv never exceeds
+MAX_NUMBER_CELL_BYTES = 64  # no valid cell with a number is longer
 MAX_ABS_VALUE = 1e100  # above it a sum of squares overflows, which would look like a fault of the grader
+EXTRA_ROWS = 1000  # by which a file may be larger than its rows need, for blank lines and the header
 
 
 def read_answers(path: Path, id: str, columns: Sequence[str], text: bool = False) -> pd.DataFrame:
-    """The hidden answers, by id; as numbers, or as `text`."""
+    """Read the hidden answers, which are trusted.
+
+    Args:
+        path: A csv file in the task's private folder.
+        id: The name of the id column; ids are read as text.
+        columns: The names of the answer columns.
+        text: Read the answers as text instead of numbers.
+
+    Returns:
+        The answer columns, indexed by id.
+    """
     table = pd.read_csv(path, dtype=str if text else {id: str}, keep_default_na=not text).set_index(id)
     return table[list(columns)]
 
 
 def read_submission(path: Path, id: str, columns: Sequence[str], like: pd.DataFrame) -> pd.DataFrame:
-    """The submitted numbers by id, in the order of the answers: every id once, every cell a finite number."""
+    """Read submitted numbers from a csv file.
+
+    The file must have exactly the columns `id` and `columns`, in this order, and every id of `like` once, in
+    any order. Every cell must be a finite number.
+
+    Args:
+        path: The submission, as `grade` receives it.
+        id: The name of the id column.
+        columns: The names of the columns with numbers.
+        like: The answers, from `read_answers`.
+
+    Returns:
+        The submitted numbers, indexed by id, in the order of `like`.
+
+    Raises:
+        InvalidSubmission: If the file is missing, too large or malformed, or its ids are not those of `like`.
+    """
     rows = _read_rows(path, id, columns, like, MAX_NUMBER_CELL_BYTES)
     numbers: dict[str, list[float]] = {}
-    for place, column in enumerate(columns):
-        values = [_parse_number(row[place]) for row in rows]
+    for position, column in enumerate(columns):
+        cells = [row[position] for row in rows]
+        values = [_parse_number(cell) for cell in cells]
         if wrong := [
-            row[place] for row, value in zip(rows, values, strict=True) if not abs(value) < MAX_ABS_VALUE
+            cell for cell, value in zip(cells, values, strict=True) if not abs(value) < MAX_ABS_VALUE
         ]:
+            count = f"{len(wrong):,} values of {column}"
             raise InvalidSubmission(
-                f"{path.name} has {len(wrong):,} values of {column} that are not usable numbers: {_format_examples(wrong)}"
+                f"{path.name} has {count} that are not usable numbers: {_format_examples(wrong)}"
             )
         numbers[column] = values
     return pd.DataFrame(numbers, index=like.index)
 
 
 def read_texts(path: Path, id: str, columns: Sequence[str], like: pd.DataFrame, cell: int) -> pd.DataFrame:
-    """The submitted cells as text by id, in the order of the answers, where a cell has about `cell` bytes at most."""
+    """Read submitted text from a csv file; like `read_submission`, but cells may hold any text.
+
+    Args:
+        path: The submission, as `grade` receives it.
+        id: The name of the id column.
+        columns: The names of the columns with text.
+        like: The answers, from `read_answers`.
+        cell: The average number of bytes per cell above which the file is rejected as too large.
+
+    Returns:
+        The submitted text, without surrounding whitespace, indexed by id, in the order of `like`.
+
+    Raises:
+        InvalidSubmission: If the file is missing, too large or malformed, or its ids are not those of `like`.
+    """
     rows = _read_rows(path, id, columns, like, cell)
-    cells = {column: [row[place] for row in rows] for place, column in enumerate(columns)}
+    cells = {column: [row[position] for row in rows] for position, column in enumerate(columns)}
     return pd.DataFrame(cells, index=like.index, dtype=str)
 
 
-def _read_rows(path: Path, id: str, columns: Sequence[str], like: pd.DataFrame, cell: int) -> list[list[str]]:
-    """The submitted cells without their ids, in the order of the answers, which have every id once."""
-    table = _read_table(path, [id, *columns], len(like), cell)
+def _read_rows(
+    path: Path, id: str, columns: Sequence[str], like: pd.DataFrame, cell_bytes: int
+) -> list[list[str]]:
+    """Return the submitted cells without their ids, in the order of the answers; every id must occur once."""
+    table = _read_table(path, [id, *columns], len(like), cell_bytes)
     rows = {row[0].strip(): [text.strip() for text in row[1:]] for row in table}
-    known = like.index.tolist()
+    expected = like.index.tolist()
     if len(rows) < len(table):
         ids = Counter(row[0].strip() for row in table)
-        repeated = [each for each, count in ids.items() if count > 1]
+        repeated = [name for name, count in ids.items() if count > 1]
         raise InvalidSubmission(f"{path.name} repeats {len(repeated):,} {id}: {_format_examples(repeated)}")
-    if unknown := sorted(rows.keys() - set(known)):
+    if unknown := sorted(rows.keys() - set(expected)):
         raise InvalidSubmission(f"{path.name} has {len(unknown):,} unknown {id}: {_format_examples(unknown)}")
-    if missing := sorted(set(known) - rows.keys()):
+    if missing := sorted(set(expected) - rows.keys()):
         raise InvalidSubmission(f"{path.name} lacks {len(missing):,} {id}: {_format_examples(missing)}")
-    return [rows[each] for each in known]
+    return [rows[name] for name in expected]
 
 
-def _read_table(path: Path, columns: list[str], rows: int, cell: int) -> list[list[str]]:
-    """The rows of the csv as text, below its header; its size is looked at before its content."""
+def _read_table(path: Path, columns: list[str], row_count: int, cell_bytes: int) -> list[list[str]]:
+    """Return the rows of the csv file as text, without the header; the size is checked before the content."""
     if not path.is_file():
         raise InvalidSubmission(f"{path.name} is missing")
     size = path.stat().st_size
     if size == 0:
         raise InvalidSubmission(f"{path.name} is empty")
-    if size > (most := (rows + 1000) * len(columns) * cell):
-        raise InvalidSubmission(f"{path.name} has {size:,} bytes; {rows:,} predictions need at most {most:,}")
+    if size > (max_bytes := (row_count + EXTRA_ROWS) * len(columns) * cell_bytes):
+        need = f"{row_count:,} predictions need at most {max_bytes:,}"
+        raise InvalidSubmission(f"{path.name} has {size:,} bytes; {need}")
     table, count = [], 0
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            found = (row for row in csv.reader(file, strict=True) if row)  # blank lines are no rows
-            header = [name.strip() for name in next(found, [])]
+            rows = (row for row in csv.reader(file, strict=True) if row)  # skips blank lines
+            header = [name.strip() for name in next(rows, [])]
             if header != columns:
-                wanted = ", ".join(columns)
+                names = ", ".join(columns)
                 raise InvalidSubmission(
-                    f"{path.name} must have the columns {wanted}; it has: {_format_examples(header)}"
+                    f"{path.name} must have the columns {names}; it has: {_format_examples(header)}"
                 )
-            for count, row in enumerate(found, 1):
+            for count, row in enumerate(rows, 1):
                 if len(row) != len(columns):
                     raise InvalidSubmission(f"{path.name}: row {count:,} does not have {len(columns)} cells")
-                if count <= rows:  # a small file can hold very many rows, which would not fit into memory
+                if (
+                    count <= row_count
+                ):  # a small file can have very many rows, which would not fit into memory
                     table.append(row)
     except (UnicodeDecodeError, csv.Error) as error:
         raise InvalidSubmission(f"{path.name} is not a csv file in UTF-8: {error}") from error
-    if count != rows:
-        raise InvalidSubmission(f"{path.name} has {count:,} rows; there must be {rows:,}")
+    if count != row_count:
+        raise InvalidSubmission(f"{path.name} has {count:,} rows; there must be {row_count:,}")
     return table
 
 
@@ -113,6 +164,6 @@ def _parse_number(text: str) -> float:
 
 
 def _format_examples(values: Sequence[str]) -> str:
-    """A few values, for a message."""
-    few = [repr(value[:30]) for value in values[:3]]
-    return (", ".join(few) or "none") + (", ..." if len(values) > 3 else "")
+    """Quote up to three values for a message."""
+    examples = [repr(value[:30]) for value in values[:3]]
+    return (", ".join(examples) or "none") + (", ..." if len(values) > 3 else "")

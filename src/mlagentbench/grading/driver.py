@@ -1,10 +1,11 @@
-"""Runs inside the sandbox: calls one function of the submission for every question that comes down the pipe.
+"""Runs inside the sandbox: calls one function of the submission for every question that arrives on the pipe.
 
-The submission shares this process and may do with it what it likes. It gains nothing: what is asked, what is right and
-how long it took are known on the other side of the pipe only. Standard library and numpy; no pickles.
+The submission shares this process and can change anything in it, but gains nothing by that: the questions,
+the right answers and the measured time are known only at the other end of the pipe. Uses only the standard
+library and numpy; no pickles.
 
-An array travels as the code of its type, its number of dimensions, its shape and its bytes: a form so plain that
-nothing in it can surprise the reader on the other side.
+An array is sent as the code of its type, its number of dimensions, its shape and its bytes. The format is
+simple enough to be parsed safely at the other end.
 """
 
 import importlib
@@ -15,9 +16,11 @@ import sys
 
 import numpy as np
 
-READY = b"driver 1"  # said before any code of the submission runs
+READY = b"driver 1"  # sent before any code of the submission runs
 DTYPES = ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
-MAX_DIMENSIONS = 16  # at most
+MAX_DIMENSIONS = 16
+ERROR_BIT = 1 << 63  # set in the length of an answer that is an error message
+MAX_ERROR_BYTES = 1000
 REFUSED_AUDIT_EVENTS = (
     "os.exec os.fork os.forkpty os.posix_spawn os.spawn os.system pty.spawn subprocess.Popen"
     " ctypes.dlopen ctypes.dlsym ctypes.dlsym/handle ctypes.call_function ctypes.cdata"
@@ -25,7 +28,7 @@ REFUSED_AUDIT_EVENTS = (
 
 
 def read_exactly(fd: int, size: int) -> bytearray:
-    """The next bytes of the pipe; the end of it is the end of the program."""
+    """Read exactly `size` bytes; exit if the pipe is closed."""
     data = bytearray(size)
     view = memoryview(data)
     while view:
@@ -37,74 +40,78 @@ def read_exactly(fd: int, size: int) -> bytearray:
 
 
 def write_all(fd: int, data: bytes) -> None:
-    """Every byte, however small the pipe."""
+    """Write all bytes, in as many calls as the pipe needs."""
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
 
 
 def read_message(fd: int) -> bytearray:
-    """One message: its length, then its bytes."""
+    """Read one message: its length, then its bytes."""
     return read_exactly(fd, struct.unpack("<Q", read_exactly(fd, 8))[0])
 
 
 def pack_arrays(arrays: "list[np.ndarray]") -> bytes:
-    """Arrays of numbers, one after another."""
+    """Encode arrays of numbers, one after another; other arrays raise a TypeError."""
     parts = []
-    for given in arrays:
-        array = np.asarray(given)
-        kind = array.dtype.str[1:] if array.dtype.kind != "b" else "?"
-        if kind not in DTYPES:
+    for value in arrays:
+        array = np.asarray(value)
+        dtype = array.dtype.str[1:] if array.dtype.kind != "b" else "?"
+        if dtype not in DTYPES:
             raise TypeError(f"an array of {array.dtype} is not an array of numbers")
-        parts.append(struct.pack(f"<BB{array.ndim}Q", DTYPES.index(kind), array.ndim, *array.shape))
+        parts.append(struct.pack(f"<BB{array.ndim}Q", DTYPES.index(dtype), array.ndim, *array.shape))
         parts.append(array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes())
     return b"".join(parts)
 
 
 def unpack_arrays(data: bytearray) -> "list[np.ndarray]":
-    """The arrays of a message; anything else is a ValueError."""
-    arrays, at = [], 0
-    while at < len(data):
-        if len(data) < at + 2 or data[at] >= len(DTYPES) or data[at + 1] > MAX_DIMENSIONS:
+    """Decode the arrays of a message; anything else raises a ValueError."""
+    arrays, offset = [], 0
+    while offset < len(data):
+        if len(data) < offset + 2 or data[offset] >= len(DTYPES) or data[offset + 1] > MAX_DIMENSIONS:
             raise ValueError("not an array")
-        dtype, ndim = np.dtype("<" + DTYPES[data[at]] if data[at] else "?"), data[at + 1]
-        begin = at + 2 + 8 * ndim
-        if len(data) < begin:
-            raise ValueError("not a whole array")
-        shape = struct.unpack_from(f"<{ndim}Q", data, at + 2)
+        code, ndim = data[offset], data[offset + 1]
+        dtype = np.dtype("<" + DTYPES[code] if code else "?")
+        start = offset + 2 + 8 * ndim
+        if len(data) < start:
+            raise ValueError("not a complete array")
+        shape = struct.unpack_from(f"<{ndim}Q", data, offset + 2)
         count = math.prod(shape)
-        at = begin + count * dtype.itemsize
-        if at > len(data) or max(shape, default=0) > 1 << 31:
-            raise ValueError("not a whole array")
-        flat = np.frombuffer(data, dtype, count, begin) if count else np.empty(0, dtype)
+        offset = start + count * dtype.itemsize
+        if offset > len(data) or max(shape, default=0) > 1 << 31:
+            raise ValueError("not a complete array")
+        flat = np.frombuffer(data, dtype, count, start) if count else np.empty(0, dtype)
         arrays.append(flat.reshape(shape))
     return arrays
 
 
 def install_audit_guard() -> None:
-    """From now on refuse other programs and machine code, but for what belongs to Python and its packages."""
-    refused, homes = (
-        frozenset(REFUSED_AUDIT_EVENTS.split()),
-        (f"{sys.base_prefix}/", f"{os.path.dirname(np.__path__[0])}/"),
-    )
+    """Refuse other programs and machine code from now on, except what belongs to Python and its packages."""
+    refused = frozenset(REFUSED_AUDIT_EVENTS.split())
+    trusted_folders = (f"{sys.base_prefix}/", f"{os.path.dirname(np.__path__[0])}/")
 
     def hook(event: str, args: "tuple[object, ...]") -> None:
         if event in refused:
             raise PermissionError(f"{event} is not allowed here")
         if event == "import":
             name, path = str(args[0]), str(args[1] or "")
-            if name == "_posixsubprocess" or (path and (not path.startswith(homes) or "/../" in path)):
+            if name == "_posixsubprocess" or (
+                path and (not path.startswith(trusted_folders) or "/../" in path)
+            ):
                 raise PermissionError(f"importing {name} is not allowed here")
 
     sys.addaudithook(hook)
 
 
 def main(module: str, function: str, guarded: str = "") -> None:
-    """Say that the submission is loaded, then answer until the pipe ends; a lone number arrives as a Python number."""
+    """Load the submission, report that it is loaded, then answer questions until the pipe is closed.
+
+    An array without dimensions is passed to the function as a Python number.
+    """
     questions, answers = os.dup(0), os.dup(1)
-    silence = os.open(os.devnull, os.O_RDWR)
+    devnull = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
-        os.dup2(silence, fd)
+        os.dup2(devnull, fd)
     write_all(answers, READY)
     sys.path.insert(0, os.getcwd())
     if guarded:
@@ -119,8 +126,8 @@ def main(module: str, function: str, guarded: str = "") -> None:
             write_all(answers, struct.pack("<Q", len(data)))
             write_all(answers, data)
     except BaseException as error:
-        text = f"{type(error).__name__}: {error}".encode("utf-8", "replace")[:1000]
-        write_all(answers, struct.pack("<Q", 1 << 63 | len(text)) + text)
+        text = f"{type(error).__name__}: {error}".encode("utf-8", "replace")[:MAX_ERROR_BYTES]
+        write_all(answers, struct.pack("<Q", ERROR_BIT | len(text)) + text)
         raise
 
 

@@ -1,45 +1,48 @@
-"""python -m mlagentbench.grading.fork_server TASK PRIVATE: loads a grade.py once, forks for each submission.
+"""Loads a task's grade.py once and forks a process to grade each submission.
 
-This process itself never opens a submission, so that none can leave anything behind for the next.
+Usage: python -m mlagentbench.grading.fork_server TASK PRIVATE
+
+The server process itself never opens a submission, so no submission can affect the grading of the next.
 """
 
-import ctypes
 import gc
 import json
 import os
-import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from mlagentbench.grading.grader_process import PR_SET_PDEATHSIG, grade_submission, load_grader
+from mlagentbench.grading.grader_process import grade_submission, load_grader
+from mlagentbench.system.spawn import set_parent_death_signal
 
 DONE, FAILED = b"+", b"-"
 
 
 def main(folder: Path, private: Path) -> None:
-    """An order is a line: submission, and where the answer goes. After each, a byte tells whether there is one."""
-    orders, replies = os.dup(0), os.dup(1)
-    silence = os.open(os.devnull, os.O_RDWR)
-    for fd in (0, 1):  # whatever a grader prints is no reply
-        os.dup2(silence, fd)
-    grader, libc, own = load_grader(folder), ctypes.CDLL(None), os.getpid()
+    """Serve requests from stdin: each line is a JSON pair of the submission and the path for the answer.
+
+    After each request one byte on stdout, DONE or FAILED, says whether the answer was written.
+    """
+    requests, replies = os.dup(0), os.dup(1)
+    devnull = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1):  # what a grader prints must not be taken for a reply
+        os.dup2(devnull, fd)
+    grader, parent = load_grader(folder), os.getpid()
+    # A first call triggers lazy imports here, once for all forks.
     with suppress(Exception):
-        grade_submission(
-            grader, folder / "no submission", private
-        )  # what is loaded late is loaded here, once for all forks
-    gc.freeze()  # what forks share stays shared
+        grade_submission(grader, folder / "no submission", private)
+    gc.freeze()  # keep memory pages shared with the forks
     gc.disable()  # a fork ends before there is anything to collect
-    with os.fdopen(orders) as lines:
+    with os.fdopen(requests) as lines:
         for line in lines:
             submission, answer = map(Path, json.loads(line))
             child = os.fork()
             if not child:
-                libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-                for fd in (orders, replies):  # only the parent speaks with the harness
+                set_parent_death_signal()
+                for fd in (requests, replies):  # only the parent communicates with the harness
                     os.close(fd)
-                if os.getppid() == own:
+                if os.getppid() == parent:
                     _write_grade(grader, submission, private, answer)
                 os._exit(1)
             os.write(replies, DONE if os.waitpid(child, 0)[1] == 0 else FAILED)
@@ -48,11 +51,11 @@ def main(folder: Path, private: Path) -> None:
 def _write_grade(grader: dict[str, Any], submission: Path, private: Path, answer: Path) -> NoReturn:
     code = 1
     try:
-        os.chdir(answer.parent)  # what a grader leaves where it works is gone before the next begins
+        os.chdir(answer.parent)  # files that a grader leaves in its working directory are removed afterwards
         answer.write_text(json.dumps(grade_submission(grader, submission, private)))
         code = 0
     finally:
-        os._exit(code)  # whatever was raised: the loop above is the parent's
+        os._exit(code)  # never return into the parent's loop, whatever was raised
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Grades many submissions of one task: its code is loaded once, and each submission has a fork of its own."""
+"""Grades many submissions of one task: grade.py is loaded once, and each submission gets its own fork."""
 
 import json
 import select
@@ -20,28 +20,34 @@ from mlagentbench.workspace.store import Store
 
 
 class ForkingGrader:
-    """For files only: a submission that is a whole folder has code in it, which is driven from a process of its own."""
+    """Client of the fork server, for submissions that are one file.
+
+    A submission that is a whole folder contains code, which the grader runs from a process of its own.
+    """
 
     def __init__(self, task: Task, data: PreparedData, sandbox: Sandbox, folder: Path) -> None:
         self.task, self.data, self.sandbox, self.folder = task, data, sandbox, folder
         self._process: subprocess.Popen[bytes] | None = None
 
     def grade(self, store: Store, step: int) -> Grade:
-        """The same as `grade.grade` says, but for broken rules; where a fork fails, that is asked after all."""
-        wanted = self.task.config.submission
-        entry = None if wanted == "." else store.state(step).get(wanted)
+        """Return the same as `grade.grade`, without rule violations; use `grade.grade` where a fork fails."""
+        name = self.task.config.submission
+        entry = None if name == "." else store.state(step).get(name)
         if entry is None or entry.kind != "file":
             return grade(self.task, self.data, store, step, self.sandbox)
-        with TemporaryDirectory(dir=self.folder) as place, TemporaryDirectory(dir=self.folder) as beside:
-            submission = Path(place, Path(wanted).name)
-            store.export(step, wanted, submission)
-            found = self._request_grade(submission, Path(beside, "answer.json"))
-        return found or grade(self.task, self.data, store, step, self.sandbox)
+        with (
+            TemporaryDirectory(dir=self.folder) as submission_dir,
+            TemporaryDirectory(dir=self.folder) as answer_dir,
+        ):
+            submission = Path(submission_dir, Path(name).name)
+            store.export(step, name, submission)
+            result = self._request_grade(submission, Path(answer_dir, "answer.json"))
+        return result or grade(self.task, self.data, store, step, self.sandbox)
 
     def _request_grade(self, submission: Path, answer: Path) -> Grade | None:
         process = self._process = self._process or self._start_server()
         assert process.stdin and process.stdout
-        with suppress(OSError, ValidationError):  # it died, or left no answer that is one
+        with suppress(OSError, ValidationError):  # the server died, or the answer is missing or malformed
             process.stdin.write(json.dumps([str(submission), str(answer)]).encode() + b"\n")
             process.stdin.flush()
             poll = select.poll()
@@ -60,11 +66,11 @@ class ForkingGrader:
             env=dict(grader_environment(self.task, self.sandbox)),
             cwd=self.folder,
             bufsize=0,
-            start_new_session=True,  # Ctrl-C is for the harness
+            start_new_session=True,  # Ctrl-C must reach only the harness
         )
 
     def close(self) -> None:
-        """End the process; its forks die with it."""
+        """Kill the server; its forks die with it."""
         if self._process:
             with self._process as process:
                 process.kill()
@@ -73,10 +79,10 @@ class ForkingGrader:
 
 @contextmanager
 def open_forking_grader(task: Task, data: PreparedData, sandbox: Sandbox) -> Iterator[ForkingGrader]:
-    """Somebody who grades one submission after another."""
+    """Provide a ForkingGrader and close it afterwards."""
     with temporary_dir() as folder:
-        found = ForkingGrader(task, data, sandbox, folder)
+        grader = ForkingGrader(task, data, sandbox, folder)
         try:
-            yield found
+            yield grader
         finally:
-            found.close()
+            grader.close()

@@ -1,4 +1,4 @@
-"""Grades what an agent left, in a process that the agent never shared."""
+"""Grades an agent's submission in a process that shares nothing with the agent."""
 
 import json
 import os
@@ -20,6 +20,7 @@ from mlagentbench.records import Record, Step
 from mlagentbench.sandbox.base import Sandbox
 from mlagentbench.sandbox.selection import choose_unprivileged_uid
 from mlagentbench.system.cache import cache_dir, temporary_dir
+from mlagentbench.system.spawn import die_with_parent
 from mlagentbench.system.stop_token import POLL_INTERVAL_S, StopToken
 from mlagentbench.task import Task
 from mlagentbench.workspace.manifest import State
@@ -27,10 +28,12 @@ from mlagentbench.workspace.store import Store
 
 SOURCE_ROOT = Path(__file__).parents[2]
 OWNER_ACCESS_BITS = {"file": 0o600, "folder": 0o700, "link": 0}
+MAX_STDERR_BYTES = 4000  # read from the end of a failed grader's output
+MAX_ERROR_CHARS = 500
 
 
 class Grade(Record):
-    """What the grader says of one submission."""
+    """The grader's result for one submission: a score, or why the submission is invalid."""
 
     score: float | None = None
     invalid: str = ""
@@ -39,7 +42,7 @@ class Grade(Record):
 
 
 class GraderReport(Grade):
-    """What the grader's process writes: the grade, and what was against the rules in each script that ran before."""
+    """What the grader process writes: the grade, and the violations of each script that ran earlier."""
 
     earlier: tuple[tuple[str, ...], ...] = ()
 
@@ -53,9 +56,19 @@ def grade(
     steps: Sequence[Step] = (),
     stop_token: StopToken | None = None,
 ) -> Grade:
-    """The grade of the workspace as it was after a step; a crash of the grader is a TaskFault, and never a zero.
+    """Grade the workspace as it was after a step.
 
-    With the `steps` up to there, rules that were broken on the way are found as well.
+    Args:
+        task: The task whose grade.py is called.
+        data: The prepared data with the hidden answers.
+        store: The snapshots of the workspace.
+        step: The step whose state is graded.
+        sandbox: Where the grader runs a submission's code.
+        steps: The steps up to there; with them, rule violations of earlier scripts are found as well.
+        stop_token: Interrupts grading when a stop is requested.
+
+    Raises:
+        TaskFault: If the grader crashes, hangs or returns no number. This is never a score of zero.
     """
     started = time.monotonic()
     with _export_submission(task, store, step) as submission:
@@ -63,106 +76,102 @@ def grade(
             return Grade(invalid=str(submission))
         with temporary_dir() as folder:
             (earlier := folder / "earlier").mkdir()
-            shelf = executed_scripts.ScriptExporter(store, folder / "contents")
-            found = (
-                executed_scripts.find_executed_scripts(store, steps, task.config.submission)
-                if task.has_rules
-                else []
-            )
-            runs = [shelf.export(each, earlier / str(number)) for number, each in enumerate(found)]
-            report = _run_grader(
-                task, (*submission, earlier), data.private, sandbox, stop_token or StopToken()
-            )
-    whole = (
-        task.config.submission == "."
-        or not task.has_rules
-        or not executed_scripts.has_too_many_scripts(store.state(step))
-    )
-    known = report.violations if whole else (*report.violations, executed_scripts.TOO_MANY_SCRIPTS)
-    violations = (*known, *executed_scripts.format_violations(runs, report.earlier, known))
+            scripts = _export_executed_scripts(task, store, steps, folder / "contents", earlier)
+            paths = (*submission, earlier)
+            report = _run_grader(task, paths, data.private, sandbox, stop_token or StopToken())
+    violations = report.violations
+    exports_only_scripts = task.config.submission != "." and task.has_rules
+    if exports_only_scripts and executed_scripts.has_too_many_scripts(store.state(step)):
+        violations = (*violations, executed_scripts.TOO_MANY_SCRIPTS)
+    violations = (*violations, *executed_scripts.format_violations(scripts, report.earlier, violations))
     seconds = round(time.monotonic() - started, 3)
     return Grade(score=report.score, invalid=report.invalid, violations=violations, seconds=seconds)
+
+
+def _export_executed_scripts(
+    task: Task, store: Store, steps: Sequence[Step], contents: Path, target: Path
+) -> list[executed_scripts.ExecutedScript]:
+    """Write each script that ran before to a numbered folder below `target`, if the task has rules."""
+    exporter = executed_scripts.ScriptExporter(store, contents)
+    if not task.has_rules:
+        return []
+    scripts = executed_scripts.find_executed_scripts(store, steps, task.config.submission)
+    return [exporter.export(script, target / str(number)) for number, script in enumerate(scripts)]
 
 
 @contextmanager
 def _export_submission(
     task: Task, store: Store, step: int
 ) -> Iterator[tuple[Path, Path] | InvalidSubmission]:
-    """Fresh copies of what is graded and of the scripts beside it, or why there are none."""
+    """Provide fresh copies of the submission and of the scripts next to it, or why there is no submission."""
     with temporary_dir() as folder:
-        wanted = task.config.submission
-        if wanted == ".":
+        name = task.config.submission
+        state = store.state(step)
+        if name == ".":
             target = folder / "submission"
             target.mkdir()
-            store.restore(
-                step, target, choose_unprivileged_uid("grading"), _with_owner_access(store.state(step))
-            )
+            store.restore(step, target, choose_unprivileged_uid("grading"), _with_owner_access(state))
             yield target, target
             return
-        state = store.state(step)
-        entry = state.get(wanted)
+        entry = state.get(name)
         if entry is None:
-            yield InvalidSubmission(f"{wanted} is missing")
+            yield InvalidSubmission(f"{name} is missing")
         elif entry.kind != "file":
-            yield InvalidSubmission(f"{wanted} is a {entry.kind}, not a file")
+            yield InvalidSubmission(f"{name} is a {entry.kind}, not a file")
         else:
-            target, sources = folder / Path(wanted).name, folder / "sources"
-            store.export(step, wanted, target)
+            target, sources = folder / Path(name).name, folder / "sources"
+            store.export(step, name, target)
             sources.mkdir()
-            for name, script in islice(
-                executed_scripts.find_scripts(state).items(), executed_scripts.MAX_SCRIPTS
-            ):
-                executed_scripts.export_script(store, step, name, script, sources / name)
+            scripts = executed_scripts.find_scripts(state)
+            for path, script in islice(scripts.items(), executed_scripts.MAX_SCRIPTS):
+                executed_scripts.export_script(store, step, path, script, sources / path)
             yield target, sources
 
 
 def _with_owner_access(state: State) -> State:
-    """The same, open to its owner: what an agent locked would be a crash of a grader that is not root."""
+    """Give the owner access to everything: a grader that is not root would crash on what an agent locked."""
     return {
         path: entry._replace(mode=entry.mode | OWNER_ACCESS_BITS[entry.kind]) for path, entry in state.items()
     }
 
 
 def _run_grader(
-    task: Task, given: tuple[Path, Path, Path], private: Path, sandbox: Sandbox, stop_token: StopToken
+    task: Task, paths: tuple[Path, Path, Path], private: Path, sandbox: Sandbox, stop_token: StopToken
 ) -> GraderReport:
-    submission, sources, earlier = given
+    submission, sources, earlier = paths
     with temporary_dir() as folder:
         answer, errors = folder / "answer.json", folder / "errors.txt"
+        command = grader_command("grader_process", task.folder, submission, sources, private, answer, earlier)
         try:
-            with errors.open("wb") as stderr:  # what it says is neither trusted nor held in memory
+            with errors.open("wb") as stderr:  # to a file: the output is untrusted and may be large
                 child = subprocess.Popen(
-                    grader_command(
-                        "grader_process", task.folder, submission, sources, private, answer, earlier
-                    ),
+                    command,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=stderr,
                     env=dict(grader_environment(task, sandbox)),
                     cwd=folder,
-                    start_new_session=True,  # Ctrl-C is for the harness; a grader that it ends would look like a fault
+                    start_new_session=True,  # a grader killed by Ctrl-C would look like a fault
                 )
             _wait_or_kill(child, task.config.grading_minutes * 60, stop_token)
         except subprocess.TimeoutExpired as error:
-            raise TaskFault(
-                f"{task.name}/grade.py took over {task.config.grading_minutes:g} minutes"
-            ) from error
+            limit = f"{task.config.grading_minutes:g} minutes"
+            raise TaskFault(f"{task.name}/grade.py took longer than {limit}") from error
         if child.returncode != 0 or not answer.is_file():
             raise TaskFault(f"{task.name}/grade.py failed: {_describe_failure(errors, child.returncode)}")
         try:
             return GraderReport.model_validate_json(answer.read_bytes())
         except ValidationError as error:
-            raise TaskFault(f"{task.name}/grade.py gave an answer that is none: {error}") from error
+            raise TaskFault(f"{task.name}/grade.py wrote an invalid answer: {error}") from error
 
 
 def grader_command(module: str, *paths: Path) -> list[str]:
-    """How a grader's process is started: it dies with us, however we die."""
-    python = [sys.executable, "-P", "-m", f"mlagentbench.grading.{module}"]
-    return ["setpriv", "--pdeathsig", "KILL", "--", *python, *map(str, paths)]
+    """Build the command of a grader process, which the kernel kills when the harness dies."""
+    return die_with_parent([sys.executable, "-P", "-m", f"mlagentbench.grading.{module}", *map(str, paths)])
 
 
 def _wait_or_kill(child: "subprocess.Popen[bytes]", seconds: float, stop_token: StopToken) -> None:
-    """Until it is done; it does not outlive anybody's patience, nor somebody who wants to stop."""
+    """Wait for the process; kill it on timeout, on a stop request and on any other exception."""
     deadline = time.monotonic() + seconds
     try:
         while True:
@@ -180,13 +189,11 @@ def _wait_or_kill(child: "subprocess.Popen[bytes]", seconds: float, stop_token: 
 
 
 def grader_environment(task: Task, sandbox: Sandbox) -> Iterator[tuple[str, str]]:
-    """The few variables that a grader may see; tokens are not among them."""
+    """Yield the few environment variables that a grader may see; tokens are not among them."""
     names = ("PATH", "HOME", *sandbox.required_variables)
     yield from ((name, os.environ[name]) for name in names if name in os.environ)
-    yield (
-        "MLAGENTBENCH_HOME",
-        str(cache_dir()),
-    )  # which other variables, or the folder that we are in, may have decided
+    # Resolved here, because it may depend on other variables or on the working directory.
+    yield "MLAGENTBENCH_HOME", str(cache_dir())
     yield "LANG", "C.UTF-8"
     yield "PYTHONPATH", str(SOURCE_ROOT)
     yield "PYTHONDONTWRITEBYTECODE", "1"
@@ -196,7 +203,7 @@ def grader_environment(task: Task, sandbox: Sandbox) -> Iterator[tuple[str, str]
 
 def _describe_failure(errors: Path, code: int) -> str:
     with errors.open("rb") as file:
-        file.seek(max(0, errors.stat().st_size - 4000))
+        file.seek(max(0, errors.stat().st_size - MAX_STDERR_BYTES))
         lines = file.read().decode("utf-8", "replace").strip().splitlines()
-    how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-    return f"{lines[-1][:500]} ({how})" if lines else how
+    status = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    return f"{lines[-1][:MAX_ERROR_CHARS]} ({status})" if lines else status

@@ -1,6 +1,8 @@
-"""python -m mlagentbench.grading.grader_process TASK SUBMISSION SOURCES PRIVATE ANSWER EARLIER: runs a grade.py."""
+"""Runs a task's grade.py in its own process.
 
-import ctypes
+Usage: python -m mlagentbench.grading.grader_process TASK SUBMISSION SOURCES PRIVATE ANSWER EARLIER
+"""
+
 import json
 import math
 import os
@@ -13,33 +15,34 @@ from typing import Any, NoReturn
 
 from mlagentbench.errors import Fault, InvalidSubmission
 from mlagentbench.grading.script_rules import NOT_ALL_CHECKED
+from mlagentbench.system.spawn import set_parent_death_signal
 
-PR_SET_PDEATHSIG = 1  # PR_SET_PDEATHSIG
-RULE_CHECK_CPU_S = (
-    60.0  # of processor time to look for broken rules in all scripts: far less than a grading may take
-)
-MAX_MESSAGE_CHARS = 1000  # characters of a sentence
-MAX_VIOLATIONS = 50  # sentences on broken rules
+RULE_CHECK_CPU_S = 60.0  # CPU time for checking the rules in all scripts: far less than grading may take
+MAX_MESSAGE_CHARS = 1000
+MAX_VIOLATIONS = 50  # messages per checked folder
 
 
 def main(folder: Path, submission: Path, sources: Path, private: Path, answer: Path, earlier: Path) -> None:
-    """Write the score, or whose fault it is that there is none."""
+    """Write the score, or why the submission is invalid, and all rule violations to `answer`.
+
+    `sources` holds the agent's final scripts; `earlier` holds one numbered folder for each script that ran
+    before.
+    """
     grader = load_grader(folder)
-    ran = sorted(earlier.iterdir(), key=lambda place: int(place.name))
-    violations, *before = (
-        _check_rules(grader, [sources, *ran]) if "violations" in grader else [[] for _ in (sources, *ran)]
-    )
+    executed = sorted(earlier.iterdir(), key=lambda path: int(path.name))
+    checked = [sources, *executed]
+    violations, *before = _check_rules(grader, checked) if "violations" in grader else [[] for _ in checked]
     report = {"violations": violations, "earlier": before}
     answer.write_text(json.dumps({**grade_submission(grader, submission, private), **report}))
 
 
 def load_grader(folder: Path) -> dict[str, Any]:
-    """The functions of a task's grade.py."""
+    """Run a task's grade.py and return its module namespace."""
     return runpy.run_path(str(folder / "grade.py"))
 
 
 def grade_submission(grader: dict[str, Any], submission: Path, private: Path) -> dict[str, object]:
-    """What the grader says of a submission."""
+    """Call the grader's `grade`; return {"score": …}, or {"invalid": …} with the reason."""
     try:
         score = float(grader["grade"](submission, private))
         if not math.isfinite(score):
@@ -49,53 +52,54 @@ def grade_submission(grader: dict[str, Any], submission: Path, private: Path) ->
     return {"score": score}
 
 
-def _check_rules(grader: dict[str, Any], places: list[Path]) -> list[list[str]]:
-    """What is against the rules in the scripts of each place.
+def _check_rules(grader: dict[str, Any], folders: list[Path]) -> list[list[str]]:
+    """Return the rule violations in the scripts of each folder.
 
-    A process of its own looks: scripts that are too slow to look at, or break it, are told of and void nothing.
+    The check runs in a forked process: scripts that make it too slow, or crash it, are reported as unchecked
+    and do not void the run.
     """
-    ours, theirs = os.pipe()
-    own, child = os.getpid(), os.fork()
+    read_end, write_end = os.pipe()
+    parent, child = os.getpid(), os.fork()
     if not child:
-        _check_rules_in_fork(grader, places, own, theirs)
-    os.close(theirs)
-    with os.fdopen(ours, "rb") as lines:
-        found = [json.loads(line) for line in lines if line.endswith(b"\n")]
+        _check_rules_in_fork(grader, folders, parent, write_end)
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as lines:
+        violations = [json.loads(line) for line in lines if line.endswith(b"\n")]
     if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) > 0:
-        sys.exit(1)  # the grader itself failed, and has said how
-    return found + [[NOT_ALL_CHECKED]] * (len(places) - len(found))
+        sys.exit(1)  # the grader itself failed, and its traceback is already on stderr
+    return violations + [[NOT_ALL_CHECKED]] * (len(folders) - len(violations))
 
 
-def _check_rules_in_fork(grader: dict[str, Any], places: list[Path], parent: int, answers: int) -> NoReturn:
+def _check_rules_in_fork(
+    grader: dict[str, Any], folders: list[Path], parent: int, write_end: int
+) -> NoReturn:
     code = 1
     try:
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        signal.signal(signal.SIGPROF, signal.SIG_DFL)  # the kernel ends it, wherever it is
-        signal.setitimer(signal.ITIMER_PROF, RULE_CHECK_CPU_S)  # what it starts has the time of its own
-        for place in places if os.getppid() == parent else ():
-            os.write(answers, json.dumps(_call_violations(grader, place)).encode() + b"\n")
+        set_parent_death_signal()
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)  # the kernel kills the process, whatever it is doing
+        signal.setitimer(signal.ITIMER_PROF, RULE_CHECK_CPU_S)  # counts this process only, not its children
+        for folder in folders if os.getppid() == parent else ():
+            os.write(write_end, json.dumps(_call_violations(grader, folder)).encode() + b"\n")
         code = 0
-    except BaseException:  # noqa: BLE001 - a grader is anybody's code
+    except BaseException:  # noqa: BLE001 - a task's grader may raise anything
         traceback.print_exc()
     finally:
-        os._exit(code)  # whatever was raised: what follows is the parent's
+        os._exit(code)  # never return into the code of the parent, whatever was raised
 
 
 def _call_violations(grader: dict[str, Any], sources: Path) -> list[str]:
     try:
-        found = [_to_message(each) for each in grader["violations"](sources)]
+        messages = [_to_message(violation) for violation in grader["violations"](sources)]
     except InvalidSubmission as error:
-        found = [_to_message(error)]
-    return (
-        found
-        if len(found) <= MAX_VIOLATIONS
-        else [*found[:MAX_VIOLATIONS], f"and {len(found) - MAX_VIOLATIONS:,} more of that kind"]
-    )
+        messages = [_to_message(error)]
+    if len(messages) <= MAX_VIOLATIONS:
+        return messages
+    return [*messages[:MAX_VIOLATIONS], f"and {len(messages) - MAX_VIOLATIONS:,} more violations"]
 
 
-def _to_message(said: object) -> str:
-    """Words that any file can hold, though they may quote a submission."""
-    return str(said).encode("utf-8", "backslashreplace").decode()[:MAX_MESSAGE_CHARS]
+def _to_message(value: object) -> str:
+    """Make text that any file can hold, even if it quotes invalid Unicode of a submission."""
+    return str(value).encode("utf-8", "backslashreplace").decode()[:MAX_MESSAGE_CHARS]
 
 
 if __name__ == "__main__":

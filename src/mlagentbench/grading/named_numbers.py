@@ -1,4 +1,4 @@
-"""The numbers that a script gives names to, as far as its text tells."""
+"""Finds the numbers that a script assigns to names, by reading its syntax tree."""
 
 import ast
 import math
@@ -15,7 +15,7 @@ ITERATION_WRAPPERS = {
     "list",
     "tuple",
     "iter",
-}  # what goes round as often as what it is given
+}  # keep the number of iterations
 OPERATORS: dict[type[ast.AST], Any] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -27,23 +27,23 @@ OPERATORS: dict[type[ast.AST], Any] = {
     ast.UAdd: operator.pos,
 }
 
-NamedValues = Iterator[tuple[int, str, ast.expr]]
+NamedValues = Iterator[tuple[int, str, ast.expr]]  # line, name, expression
 
 
-def iter_named_numbers(tree: ast.Module, wanted: re.Pattern[str]) -> Iterator[tuple[int, str, float]]:
-    """The line, the name and the value of every number that has such a name; sums and the like are worked out."""
-    known: dict[ast.expr, float | None] = {}  # one sum may have very many names
+def iter_named_numbers(tree: ast.Module, pattern: re.Pattern[str]) -> Iterator[tuple[int, str, float]]:
+    """Yield line, name and value of every number whose name matches; arithmetic expressions are evaluated."""
+    values: dict[ast.expr, float | None] = {}  # cached, because one expression may have very many names
     for node in ast.walk(tree):
-        for line, called, value in _iter_named_values(node):
-            if wanted.search(called):
-                if value not in known:
-                    known[value] = _evaluate_or_none(value)
-                if (number := known[value]) is not None:
-                    yield line, called, number
+        for line, name, expression in _iter_named_values(node):
+            if pattern.search(name):
+                if expression not in values:
+                    values[expression] = _evaluate_or_none(expression)
+                if (number := values[expression]) is not None:
+                    yield line, name, number
 
 
 def _iter_named_values(node: ast.AST) -> NamedValues:
-    """Whatever a piece of a script gives a name to, with the line."""
+    """Yield everything that a syntax node gives a name to."""
     match node:
         case ast.Assign():
             for target in node.targets:
@@ -64,18 +64,22 @@ def _iter_named_values(node: ast.AST) -> NamedValues:
 
 
 def _parameter_defaults(node: ast.arguments) -> NamedValues:
-    some = [*node.posonlyargs, *node.args][::-1]  # the last ones have the defaults
-    for argument, value in (*zip(some, node.defaults[::-1]), *zip(node.kwonlyargs, node.kw_defaults)):  # noqa: B905
+    positional = [*node.posonlyargs, *node.args][::-1]  # reversed: the last parameters have the defaults
+    pairs = (
+        *zip(positional, node.defaults[::-1]),  # noqa: B905
+        *zip(node.kwonlyargs, node.kw_defaults),  # noqa: B905
+    )
+    for argument, value in pairs:
         if value:
             yield argument.lineno, argument.arg, value
 
 
 def _argparse_defaults(node: ast.Call) -> NamedValues:
-    """Of a command line: add_argument("-e", "--epochs", default=100)."""
-    for option in node.keywords:
-        if option.arg == "default":
+    """Yield the defaults of command-line options: add_argument("-e", "--epochs", default=100)."""
+    for keyword in node.keywords:
+        if keyword.arg == "default":
             names = (text.lstrip("-").replace("-", "_") for text in _string_constants(node.args))
-            yield from ((node.lineno, name, option.value) for name in names)
+            yield from ((node.lineno, name, keyword.value) for name in names)
 
 
 def _string_constants(nodes: Sequence[ast.expr | None]) -> Iterator[str]:
@@ -87,8 +91,8 @@ def _string_constants(nodes: Sequence[ast.expr | None]) -> Iterator[str]:
 def _assignment_pairs(target: ast.expr, value: ast.expr) -> NamedValues:
     match target, value:
         case ((ast.Tuple() | ast.List()), (ast.Tuple() | ast.List())) if len(target.elts) == len(value.elts):
-            for each in zip(target.elts, value.elts, strict=True):
-                yield from _assignment_pairs(*each)
+            for pair in zip(target.elts, value.elts, strict=True):
+                yield from _assignment_pairs(*pair)
         case ast.Name(), _:
             yield target.lineno, target.id, value
         case ast.Attribute(), _:
@@ -105,7 +109,7 @@ def _evaluate_or_none(node: ast.expr) -> float | None:
         ZeroDivisionError,
         TypeError,
         ValueError,
-    ):  # a root may be complex, a difference no number
+    ):  # a root may be complex, a difference NaN
         return None
     except OverflowError:
         return math.inf
@@ -116,27 +120,25 @@ def _evaluate(node: ast.expr) -> float | None:
     match node:
         case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
             return float(number)
-        case ast.UnaryOp(op=sign, operand=one) if type(sign) in OPERATORS:
-            values = [_evaluate(one)]
-        case ast.BinOp(op=sign, left=one, right=other) if type(sign) in OPERATORS:
-            values = [_evaluate(one), _evaluate(other)]
+        case ast.UnaryOp(op=sign, operand=operand) if type(sign) in OPERATORS:
+            values = [_evaluate(operand)]
+        case ast.BinOp(op=sign, left=left, right=right) if type(sign) in OPERATORS:
+            values = [_evaluate(left), _evaluate(right)]
         case ast.Call(args=[first, *_] as args):
-            called = getattr(node.func, "id", getattr(node.func, "attr", ""))
-            return (
-                _evaluate(first)
-                if called in ITERATION_WRAPPERS and isinstance(first, ast.Call)
-                else _range_length(called, args)
-            )
+            function = getattr(node.func, "id", getattr(node.func, "attr", ""))
+            if function in ITERATION_WRAPPERS and isinstance(first, ast.Call):
+                return _evaluate(first)
+            return _range_length(function, args)
         case _:
             return None
     known = [value for value in values if value is not None]
     return OPERATORS[type(sign)](*known) if len(known) == len(values) else None
 
 
-def _range_length(called: str, args: list[ast.expr]) -> float | None:
-    """How often a loop over range(...) goes round."""
-    numbers = [_evaluate(each) for each in args] if called in RANGE_FUNCTIONS and len(args) <= 3 else []
-    match numbers:
+def _range_length(function: str, args: list[ast.expr]) -> float | None:
+    """Return the number of iterations of a loop over range(...)."""
+    bounds = [_evaluate(arg) for arg in args] if function in RANGE_FUNCTIONS and len(args) <= 3 else []
+    match bounds:
         case [float(stop)]:
             return stop
         case [float(start), float(stop)]:

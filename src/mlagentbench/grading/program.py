@@ -1,4 +1,4 @@
-"""Drives a submission's code inside the sandbox: questions go in, answers come out, the clock is on this side."""
+"""Runs a submission's code in a sandbox: sends questions, receives answers and measures the time."""
 
 import json
 import os
@@ -22,15 +22,30 @@ from mlagentbench.sandbox.base import SandboxProcess, SandboxSpec
 from mlagentbench.sandbox.selection import choose_unprivileged_uid, create_sandbox
 
 Array = np.ndarray[Any, Any]
-MAX_CPU_S_WHILE_PAUSED = 0.005  # seconds in which who was stopped deep in the kernel comes to rest
-ERROR_BIT = 1 << 63  # the bit of an answer's length which says that the answer is an error
+MAX_CPU_S_WHILE_PAUSED = 0.005  # a process that is stopped inside a system call runs on for a moment
+MAX_HEADER_BYTES = 1000  # of an answer, for types and shapes
+MAX_OUTPUT_BYTES = 2000  # read from a driver that cannot start
+PIPE_CHUNK_BYTES = 1 << 20
 
 
 class Program:
-    """One function of a submission in a fresh sandbox of its own; the folder is read-only to it.
+    """One function of a submission, loaded in a fresh sandbox of its own; a context manager.
 
-    With `packages`, the program may use those and Python's own, and neither start other programs nor load machine
-    code that it brought along.
+    The submission's folder is read-only inside the sandbox.
+
+    Args:
+        folder: The submission's folder, which is the working directory inside the sandbox.
+        module: The module to import from that folder.
+        function: The function of the module that answers questions.
+        packages: If given, only these packages and the standard library can be imported; the program then
+            cannot start other programs or load machine code of its own. If empty, the whole runtime is
+            available.
+        start_seconds: How long importing the module may take.
+        memory_gb: Memory limit of the sandbox.
+
+    Raises:
+        InvalidSubmission: If the module cannot be imported, lacks the function, or takes too long to load.
+        SandboxFault: If the sandbox itself cannot start.
     """
 
     def __init__(
@@ -45,23 +60,23 @@ class Program:
         settings = json.loads(os.environ["MLAGENTBENCH_GRADING"])
         self.name = f"{module}.{function}"
         self._paused = False
-        environment = find_runtime(settings["runtime"])
+        runtime = find_runtime(settings["runtime"])
         self._sandbox = create_sandbox(settings["sandbox"], settings.get("gpu", ""))
-        code = Path(driver.__file__)
-        inside = str(code) if self._sandbox.name == "none" else "/opt/driver.py"
-        box = SandboxSpec(
+        driver_file = Path(driver.__file__)
+        driver_inside = str(driver_file) if self._sandbox.name == "none" else "/opt/driver.py"
+        # Threads count as processes, and libraries start one for each core.
+        limits = Limits(memory_gb=memory_gb, processes=256)
+        spec = SandboxSpec(
             workspace=folder,
-            runtime=environment,
-            limits=Limits(
-                memory_gb=memory_gb, processes=256
-            ),  # threads count, and libraries start one for each core
+            runtime=runtime,
+            limits=limits,
             read_only_paths=(".",),
-            mounts=((code, inside),),
-            masked_paths=_folders_of_other_packages(environment, packages) if packages else (),
+            mounts=((driver_file, driver_inside),),
+            masked_paths=_folders_of_other_packages(runtime, packages) if packages else (),
             uid=choose_unprivileged_uid("grading"),
         )
-        argv = ["python", "-P", inside, module, function, *(["guarded"] if packages else [])]
-        self._process: SandboxProcess = self._sandbox.start(argv, box, stdin=subprocess.PIPE)
+        argv = ["python", "-P", driver_inside, module, function, *(["guarded"] if packages else [])]
+        self._process: SandboxProcess = self._sandbox.start(argv, spec, stdin=subprocess.PIPE)
         stdin = self._process.child.stdin
         assert stdin is not None
         self._in, self._out = stdin.fileno(), self._process.stdout.fileno()
@@ -80,21 +95,39 @@ class Program:
         self.close()
 
     def close(self) -> None:
-        """End the program with everything that it started."""
+        """Terminate the program and everything that it started."""
         self._process.close()
 
     def pause(self) -> None:
-        """Stop it where it is, with everything that it started, until it is asked again."""
+        """Suspend the program and everything that it started until the next `ask`."""
         self._process.tree.pause()
         self._paused = True
 
     def reject_if_ran_while_paused(self) -> None:
-        """Refuse a program that ran while it was stopped, which nobody timed and which slows others down."""
+        """Reject a program that ran while it was paused: that time is not measured, and it slows others down.
+
+        Raises:
+            InvalidSubmission: If the paused program used CPU time.
+        """
         if self._paused and self._process.tree.cpu_seconds_while_paused > MAX_CPU_S_WHILE_PAUSED:
-            raise InvalidSubmission(f"{self.name} had itself woken while another program was timed")
+            raise InvalidSubmission(f"{self.name} resumed itself while another program was timed")
 
     def ask(self, *arrays: Array, seconds: float, most: int) -> tuple[list[Array], float]:
-        """The answer to one question, of at most `most` bytes, and how long it took."""
+        """Call the function with arrays and return its answer and how long it took.
+
+        Args:
+            *arrays: The arguments, arrays of numbers; an array without dimensions arrives as a Python number.
+            seconds: Time limit.
+            most: The largest answer that is accepted, in bytes.
+
+        Returns:
+            The arrays that the function returned, and the seconds from sending the question to receiving the
+            whole answer.
+
+        Raises:
+            InvalidSubmission: If the function raises, exits, takes too long, exceeds a resource limit, or
+                returns something else than arrays of numbers within `most` bytes.
+        """
         question = driver.pack_arrays(list(arrays))
         if self._paused:
             self._process.tree.resume()
@@ -102,28 +135,27 @@ class Program:
         started = time.monotonic()
         deadline = started + seconds
         self._send(struct.pack("<Q", len(question)) + question, deadline)
-        answer = self._receive(deadline, most + 1000)
-        took = time.monotonic() - started
+        answer = self._receive(deadline, most + MAX_HEADER_BYTES)
+        elapsed = time.monotonic() - started
         try:
-            return driver.unpack_arrays(answer), took
+            return driver.unpack_arrays(answer), elapsed
         except ValueError as error:
-            raise InvalidSubmission(f"{self.name} answered something that is not an array") from error
+            raise InvalidSubmission(f"{self.name} returned something that is not an array") from error
 
     def _wait_until_loaded(self, deadline: float) -> None:
-        """Wait until the submission is loaded. What goes wrong before its first line runs is not its fault."""
-        said = bytearray()
+        """Wait until the submission is loaded; a failure before its first line runs is a sandbox fault."""
+        output = bytearray()
         try:
-            while len(said) < len(driver.READY):
-                said += self._read(1, deadline)
+            while len(output) < len(driver.READY):
+                output += self._read(1, deadline)
         except InvalidSubmission as error:
-            raise SandboxFault(
-                f"no program can be started for grading: {error}; {_format_output(said)}"
-            ) from error
-        if said != driver.READY:
+            reason = f"{error}; {_format_output(output)}"
+            raise SandboxFault(f"cannot start a program for grading: {reason}") from error
+        if output != driver.READY:
             with suppress(InvalidSubmission):
-                while len(said) < 2000:
-                    said += self._read(1, deadline)
-            raise SandboxFault(f"no program can be started for grading: {_format_output(said)}")
+                while len(output) < MAX_OUTPUT_BYTES:
+                    output += self._read(1, deadline)
+            raise SandboxFault(f"cannot start a program for grading: {_format_output(output)}")
         self._receive(deadline, most=0)
 
     def _send(self, data: bytes, deadline: float) -> None:
@@ -131,19 +163,19 @@ class Program:
         while view:
             self._wait_ready(self._in, select.POLLOUT, deadline)
             try:
-                view = view[os.write(self._in, view[: 1 << 20]) :]
+                view = view[os.write(self._in, view[:PIPE_CHUNK_BYTES]) :]
             except BlockingIOError:
                 continue
             except BrokenPipeError as error:
-                raise self._exit_error("before it was asked") from error
+                raise self._exit_error("before it read the question") from error
 
     def _receive(self, deadline: float, most: int) -> bytearray:
         (size,) = struct.unpack("<Q", self._read(8, deadline))
-        if size & ERROR_BIT:
-            text = self._read(min(size & ~ERROR_BIT, 1000), deadline)
+        if size & driver.ERROR_BIT:
+            text = self._read(min(size & ~driver.ERROR_BIT, driver.MAX_ERROR_BYTES), deadline)
             raise InvalidSubmission(f"{self.name} failed: {_format_output(text)}")
         if size > most:
-            raise InvalidSubmission(f"{self.name} answered {size:,} bytes; at most {most:,} were expected")
+            raise InvalidSubmission(f"{self.name} returned {size:,} bytes; at most {most:,} are allowed")
         return self._read(size, deadline)
 
     def _read(self, size: int, deadline: float) -> bytearray:
@@ -152,7 +184,7 @@ class Program:
         while view:
             self._wait_ready(self._out, select.POLLIN, deadline)
             try:
-                count = os.readv(self._out, [view[: 1 << 20]])
+                count = os.readv(self._out, [view[:PIPE_CHUNK_BYTES]])
             except BlockingIOError:
                 continue
             if not count:
@@ -168,25 +200,24 @@ class Program:
             ready = bool(poll.poll(100))
             if time.monotonic() > deadline:
                 raise InvalidSubmission(f"{self.name} took too long to answer")
-            # Looked at even when there is news, which a program could send byte by byte to go unwatched.
+            # Checked even when data has arrived: a program could answer byte by byte to avoid the check.
             if limit := self._process.monitor.check_limits():
-                raise InvalidSubmission(f"{self.name} went over its {limit} limit")
+                raise InvalidSubmission(f"{self.name} exceeded its {limit} limit")
 
     def _exit_error(self, when: str) -> InvalidSubmission:
         limit = self._process.monitor.check_limits_at_exit(failed=False)
-        return InvalidSubmission(
-            f"{self.name} ended {when}" + (f": it went over its {limit} limit" if limit else "")
-        )
+        reason = f": it exceeded its {limit} limit" if limit else ""
+        return InvalidSubmission(f"{self.name} exited {when}{reason}")
 
 
 def _format_output(text: bytes | bytearray) -> str:
-    """What a program said, on one line."""
-    return " ".join(text.decode("utf-8", "replace").split()) or "it said nothing"
+    """Put a program's output on one line."""
+    return " ".join(text.decode("utf-8", "replace").split()) or "no output"
 
 
-def _folders_of_other_packages(environment: Runtime, packages: Sequence[str]) -> tuple[str, ...]:
-    """The folders of packages that the submission may not use."""
-    wanted = {name.lower() for name in packages} | {f"{name.lower()}.libs" for name in packages}
-    inside = f"{environment.FOLDER_INSIDE}/{environment.packages.relative_to(environment.folder)}"
-    folders = [path.name for path in environment.packages.iterdir() if path.is_dir()]
-    return tuple(f"{inside}/{name}" for name in folders if name.lower().split("-")[0] not in wanted)
+def _folders_of_other_packages(runtime: Runtime, packages: Sequence[str]) -> tuple[str, ...]:
+    """Return the folders of the packages that the submission may not use."""
+    allowed = {name.lower() for name in packages} | {f"{name.lower()}.libs" for name in packages}
+    inside = f"{runtime.FOLDER_INSIDE}/{runtime.packages.relative_to(runtime.folder)}"
+    folders = [path.name for path in runtime.packages.iterdir() if path.is_dir()]
+    return tuple(f"{inside}/{name}" for name in folders if name.lower().split("-")[0] not in allowed)

@@ -1,8 +1,8 @@
-"""Times a submission against the starter, side by side: the same questions in turn, one frozen while the other runs.
+"""Times a submission relative to the starter: both answer the same questions, one paused at a time.
 
-The score is, for each question, the median of the ratios of neighbours, weighted by the starter's times: what disturbs
-the machine for a second disturbs both neighbours. Where the score is in doubt after all rounds, it is what the doubt
-leaves of it: whoever is lucky, or makes the machine restless, gains nothing.
+The score is the median ratio of neighbouring times for each question, weighted by the starter's times: what
+disturbs the machine for a second disturbs both neighbours. A score that is still uncertain after all rounds
+is made worse by its uncertainty, so neither luck nor disturbing the machine pays off.
 """
 
 import math
@@ -19,23 +19,29 @@ from mlagentbench.grading.program import Program
 from mlagentbench.grading.verdict import MIN_IMPROVEMENT
 
 SecondsArray = np.ndarray[Any, np.dtype[np.float64]]
-Question = Callable[
-    [Program, bool, float], float
-]  # program, whether it is the starter, limit: the seconds it took
+# Asks a program one question. Gets the program, whether it is the starter, and the time limit in seconds;
+# returns the seconds that the answer took.
+Question = Callable[[Program, bool, float], float]
 
-MAX_SLOWDOWN, GRACE_S = 5, 3.0  # an answer may take 5 times as long as the starter's and 3 seconds
-STARTER_TIMEOUT_S = 600.0  # seconds that the starter may take for an answer
-PENALTY_STANDARD_ERRORS = 2  # standard errors
+MAX_SLOWDOWN, GRACE_S = 5, 3.0  # an answer may take 5 times as long as the starter's, plus 3 seconds
+STARTER_TIMEOUT_S = 600.0  # per answer
+PENALTY_STANDARD_ERRORS = 2  # by which an uncertain score is made worse
 
 
 @dataclass(frozen=True)
 class Race:
-    """Who runs against whom, and what they are asked.
+    """A comparison of the speed of two programs.
 
-    `program` starts what lies in a folder. `questions` makes those of one round: always as many, in the same order, of
-    the same kinds, and never seen before. The first `untimed` ones of a round only warm up. Programs are new in every
-    round, unless they are `kept` because it takes them long to start. `exact` is the standard error, as a share of the
-    score, with which the score is known well.
+    Attributes:
+        starter: The folder of the task's starter.
+        submission: The folder of the submission.
+        program: Starts the program in a folder.
+        questions: Makes the questions of one round: the same number, order and kinds in every round, with
+            inputs that were never used before.
+        untimed: How many questions at the beginning of each round only warm up.
+        kept: Whether programs keep running from round to round, because they take long to start; by default
+            they are started anew in every round.
+        exact: The standard error, relative to the score, at which the score counts as certain.
     """
 
     starter: Path
@@ -47,41 +53,50 @@ class Race:
     exact: float = 0.015
 
     def run(self, least: int, most: int) -> float:
-        """The submission's time relative to the starter's, from `least` rounds, or up to `most` until it is known."""
-        orders = [self.starter, self.submission], [self.submission, self.starter]  # who is first may matter
+        """Time both programs until the score is certain.
+
+        Args:
+            least: The smallest number of rounds.
+            most: The largest number of rounds.
+
+        Returns:
+            The submission's time as a fraction of the starter's: below 1 is faster.
+
+        Raises:
+            InvalidSubmission: If the submission fails, is far slower than the starter, or runs while it is
+                paused.
+            RuntimeError: If the starter itself fails.
+        """
+        orders = [self.starter, self.submission], [self.submission, self.starter]  # which is first may matter
         rounds: list[SecondsArray] = []
         with ExitStack() as stack:
             kept = self._start_programs(orders[0], stack) if self.kept else {}
-            known: dict[
-                int, float
-            ] = {}  # what the starter last took for each question, which limits the submission
+            starter_seconds: dict[int, float] = {}  # by question; they limit the submission's time
             if not kept:
-                self._time_round([self.starter], kept, known)  # warms the machine up
+                self._time_round([self.starter], kept, starter_seconds)  # warms up the machine
             while len(rounds) < least or (len(rounds) < most and is_uncertain(rounds, self.exact)):
-                rounds += [self._time_round(order, kept, known) for order in orders]
+                rounds += [self._time_round(order, kept, starter_seconds) for order in orders]
         score, error = score_and_error(rounds)
-        return (
-            score * math.exp(PENALTY_STANDARD_ERRORS * error) if is_uncertain(rounds, self.exact) else score
-        )
+        penalty = PENALTY_STANDARD_ERRORS * error if is_uncertain(rounds, self.exact) else 0.0
+        return score * math.exp(penalty)
 
     def _time_round(
-        self, order: list[Path], kept: Mapping[Path, Program], known: dict[int, float]
+        self, order: list[Path], kept: Mapping[Path, Program], starter_seconds: dict[int, float]
     ) -> SecondsArray:
-        """How long the submission and the starter take for each timed question, which they are asked in turn."""
+        """Ask each question to both programs in turn; return the times of the timed questions."""
         rows = []
         with ExitStack() as stack:
             programs = kept or self._start_programs(order, stack)
             for number, question in enumerate(self.questions()):
                 seconds = {self.submission: math.nan}
                 for folder in order:
+                    is_starter = folder == self.starter
                     limit = (
-                        STARTER_TIMEOUT_S
-                        if folder == self.starter
-                        else MAX_SLOWDOWN * known[number] + GRACE_S
+                        STARTER_TIMEOUT_S if is_starter else MAX_SLOWDOWN * starter_seconds[number] + GRACE_S
                     )
                     seconds[folder] = self._time_question(folder, programs, question, limit)
-                    if folder == self.starter:
-                        known[number] = seconds[folder]
+                    if is_starter:
+                        starter_seconds[number] = seconds[folder]
                         self._reject_if_ran_while_paused(programs)
                 rows.append([seconds[self.submission], seconds[self.starter]])
         return np.array(rows[self.untimed :])
@@ -108,7 +123,7 @@ class Race:
 
     @contextmanager
     def _attribute_errors(self, folder: Path, programs: Mapping[Path, Program]) -> Iterator[None]:
-        """What goes wrong with the starter is our fault, unless the submission was awake and in its way."""
+        """Treat an error of the starter as a fault, unless the submission ran meanwhile and disturbed it."""
         try:
             yield
         except InvalidSubmission as error:
@@ -119,9 +134,9 @@ class Race:
 
 
 def time_shares_and_ratios(rounds: list[SecondsArray]) -> tuple[SecondsArray, SecondsArray]:
-    """Which part of the starter's time each question takes, and by round and question what the submission takes of it.
+    """Return each question's share of the starter's time, and submission/starter by round and question.
 
-    A round holds a row for each question: the submission's seconds, then the starter's.
+    A round has one row per question: the submission's seconds, then the starter's.
     """
     seconds = np.array(rounds)
     typical = np.median(seconds[:, :, 1], axis=0)
@@ -129,14 +144,18 @@ def time_shares_and_ratios(rounds: list[SecondsArray]) -> tuple[SecondsArray, Se
 
 
 def score_and_error(rounds: list[SecondsArray]) -> tuple[float, float]:
-    """What the submission takes of the starter's time, and the standard error of its logarithm."""
+    """Return the submission's time as a fraction of the starter's, and the standard error of its log."""
     shares, ratios = time_shares_and_ratios(rounds)
     error = 1.25 * np.linalg.norm(shares * np.log(ratios).std(axis=0, ddof=1)) / math.sqrt(len(rounds))
     return float(shares @ np.median(ratios, axis=0)), float(error)
 
 
 def is_uncertain(rounds: list[SecondsArray], exact: float) -> bool:
-    """Whether the score is not known well yet: as exactly as asked for, or so that its side of 1 and of success is."""
+    """Tell whether more rounds are needed.
+
+    The score is certain if its standard error is at most `exact`, or small compared with the distance of the
+    score from 1 (no change) and from the threshold of success.
+    """
     score, error = score_and_error(rounds)
-    apart = min(abs(math.log(score)) / 6, abs(math.log(score / (1 - MIN_IMPROVEMENT))) / 3)
-    return error > max(exact, apart)
+    distance = min(abs(math.log(score)) / 6, abs(math.log(score / (1 - MIN_IMPROVEMENT))) / 3)
+    return error > max(exact, distance)

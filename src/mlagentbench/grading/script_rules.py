@@ -1,4 +1,4 @@
-"""Looks for what is against a task's rules in the scripts that an agent left; reads them, and never runs them."""
+"""Checks an agent's scripts against a task's rules. The scripts are parsed, never run."""
 
 import ast
 import io
@@ -13,18 +13,21 @@ from typing import NamedTuple
 from mlagentbench.grading.local_imports import LocalModules, iter_imports
 from mlagentbench.grading.named_numbers import iter_named_numbers
 
-MAX_SOURCE_BYTES = 1 << 20  # bytes of a source file, at most
-MAX_TOTAL_SOURCE_BYTES = (
-    2 * MAX_SOURCE_BYTES
-)  # of a script and all that it imports: more would take longer to look at than a grading may
-MAX_NAME_CHARS = 200  # characters of a name in a sentence
-NOT_ALL_CHECKED = "not all scripts could be looked at"
+MAX_SOURCE_BYTES = 1 << 20  # per source file
+# For a script and all that it imports: checking more would take longer than grading may.
+MAX_TOTAL_SOURCE_BYTES = 2 * MAX_SOURCE_BYTES
+MAX_NAME_CHARS = 200  # of a name in a message
+NOT_ALL_CHECKED = "not all scripts could be checked"
 EMPTY_MODULE = ast.Module([], [])
 REASON_COMPILED, REASON_LINK = "it is compiled", "it is reached through a link"
 
 
 class Script(NamedTuple):
-    """A file that would run; if it cannot be looked at, why: Python runs what is longer, deeper, or behind a link."""
+    """A file that Python would run, with its syntax tree.
+
+    `unchecked_reason` says why it could not be parsed: Python also runs files that are too long or too deeply
+    nested for this check, or behind a link.
+    """
 
     name: str
     tree: ast.Module
@@ -32,56 +35,72 @@ class Script(NamedTuple):
 
     @property
     def unchecked_violations(self) -> list[str]:
-        """The sentence that says so."""
-        return (
-            [f"{self.name[:MAX_NAME_CHARS]} cannot be looked at: {self.unchecked_reason}"]
-            if self.unchecked_reason
-            else []
-        )
+        """One message if the script could not be checked, otherwise none."""
+        if not self.unchecked_reason:
+            return []
+        return [f"{self.name[:MAX_NAME_CHARS]} cannot be checked: {self.unchecked_reason}"]
 
 
 def forbidden_imports(folder: Path, start: str, forbidden: Sequence[str]) -> list[str]:
-    """Sentences on what `start`, and the modules beside it that it imports, import against the rules."""
-    found = []
+    """Find imports that a task's rules forbid, in a script and in the local modules that it imports.
+
+    Args:
+        folder: The folder with the agent's scripts, as `violations` receives it.
+        start: The script that is checked first, relative to `folder`.
+        forbidden: Top-level package names, for example `("torch", "scipy")`.
+
+    Returns:
+        One message per forbidden import, and one per file that runs but cannot be checked.
+    """
+    messages = []
     for script in _iter_scripts(folder, start):
-        found += script.unchecked_violations
-        for each in iter_imports(script.tree):
-            if not each.level and each.module.partition(".")[0] in forbidden:
-                shown = each.module[:MAX_NAME_CHARS]
-                names = [f"{shown}.{name[:MAX_NAME_CHARS]}" for name in each.names] or [shown]
-                found += [f"{script.name} line {each.line} imports {name}" for name in names]
-    return found
+        messages += script.unchecked_violations
+        for statement in iter_imports(script.tree):
+            if not statement.level and statement.module.partition(".")[0] in forbidden:
+                module = statement.module[:MAX_NAME_CHARS]
+                names = [f"{module}.{name[:MAX_NAME_CHARS]}" for name in statement.names] or [module]
+                messages += [f"{script.name} line {statement.line} imports {name}" for name in names]
+    return messages
 
 
 def numbers_above(folder: Path, start: str, names: str, most: float) -> list[str]:
-    """Sentences on where these scripts give a number over `most` to a name that matches, or pass it by that name."""
-    found, wanted = [], re.compile(names, re.IGNORECASE)
+    """Find numbers above a limit that a script, or a local module that it imports, gives to a matching name.
+
+    Assignments, keyword arguments, parameter defaults, dictionary keys, command-line defaults and loops over
+    `range` are covered. Arithmetic on constants is evaluated.
+
+    Args:
+        folder: The folder with the agent's scripts, as `violations` receives it.
+        start: The script that is checked first, relative to `folder`.
+        names: A regular expression, searched in names without regard to case.
+        most: The largest number that is allowed.
+
+    Returns:
+        One message per number above `most`, and one per file that runs but cannot be checked.
+    """
+    messages, pattern = [], re.compile(names, re.IGNORECASE)
     for script in _iter_scripts(folder, start):
-        found += script.unchecked_violations
-        found += [
-            f"{script.name} line {line} sets {called[:MAX_NAME_CHARS]} to {number:g}; at most {most:g} is allowed"
-            for line, called, number in iter_named_numbers(script.tree, wanted)
-            if number > most
-        ]
-    return found
+        messages += script.unchecked_violations
+        for line, name, number in iter_named_numbers(script.tree, pattern):
+            if number > most:
+                setting = f"{script.name} line {line} sets {name[:MAX_NAME_CHARS]} to {number:g}"
+                messages.append(f"{setting}; at most {most:g} is allowed")
+    return messages
 
 
 def _iter_scripts(folder: Path, start: str) -> Iterator[Script]:
-    """`start` and, one after another, the files beside it that it imports; what cannot run is passed over."""
-    beside = LocalModules(folder)
-    todo, seen, left = [start], {start}, MAX_TOTAL_SOURCE_BYTES
-    while todo:
-        name = todo.pop()
+    """Yield `start` and then the local files that it imports, directly or not; skip files that cannot run."""
+    modules = LocalModules(folder)
+    pending, seen, bytes_left = [start], {start}, MAX_TOTAL_SOURCE_BYTES
+    while pending:
+        name = pending.pop()
         source = b""
         try:
             source = _read_source(folder, name)
-            left -= len(source)
-            if left < 0:
-                yield Script(
-                    name,
-                    EMPTY_MODULE,
-                    f"it and what was looked at before are over {MAX_TOTAL_SOURCE_BYTES:,} bytes",
-                )
+            bytes_left -= len(source)
+            if bytes_left < 0:
+                reason = f"it and the files checked before it exceed {MAX_TOTAL_SOURCE_BYTES:,} bytes"
+                yield Script(name, EMPTY_MODULE, reason)
                 return
             with warnings.catch_warnings(action="ignore"):
                 script = Script(name, ast.parse(source))
@@ -92,31 +111,30 @@ def _iter_scripts(folder: Path, start: str) -> Iterator[Script]:
                 continue
             script = Script(name, EMPTY_MODULE, REASON_COMPILED)
         except (RecursionError, MemoryError):
-            script = Script(name, EMPTY_MODULE, "it is nested too deep")
+            script = Script(name, EMPTY_MODULE, "it is nested too deeply")
         except OSError as error:
             script = Script(name, EMPTY_MODULE, error.strerror or str(error))
         yield script
-        for each in iter_imports(script.tree):
-            found = {file for file in beside.files_run_by(name, each) if file not in seen}
-            seen |= found
-            todo += sorted(found)
+        for statement in iter_imports(script.tree):
+            imported = {file for file in modules.files_run_by(name, statement) if file not in seen}
+            seen |= imported
+            pending += sorted(imported)
 
 
 def _is_compiled_or_archive(source: bytes) -> bool:
-    """Whether Python would run this though it is no text: compiled code, of whatever version, or an archive."""
+    """Tell whether Python would run this although it is not text: bytecode or a zip archive."""
     return source[2:4] == b"\r\n" or zipfile.is_zipfile(io.BytesIO(source))
 
 
 def _read_source(folder: Path, name: str) -> bytes:
-    """A file of the submission, of a reasonable size; a link, which could lead anywhere, is not followed."""
+    """Read a source file of the submission, up to a size limit; links are not followed."""
     path = folder / name
-    if any(
-        part.is_symlink() for part in (path, *path.parents) if part.is_relative_to(folder) and part != folder
-    ):
+    parts = (part for part in (path, *path.parents) if part.is_relative_to(folder) and part != folder)
+    if any(part.is_symlink() for part in parts):
         raise OSError(REASON_LINK)
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
-        raise ValueError(f"{name} is no file, and cannot run")
+        raise ValueError(f"{name} is not a regular file and cannot run")
     if not name.endswith(".py"):
         raise OSError(REASON_COMPILED)
     if status.st_size > MAX_SOURCE_BYTES:

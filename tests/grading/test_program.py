@@ -1,4 +1,4 @@
-"""Programs under grading, in real sandboxes: honest ones are heard, and others gain nothing."""
+"""Programs under grading, in real sandboxes: honest ones are answered, and attacks gain nothing."""
 
 import json
 import struct
@@ -24,14 +24,14 @@ def grading(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    place = tmp_path / "submission"
-    place.mkdir(mode=0o755)
-    return place
+    path = tmp_path / "submission"
+    path.mkdir(mode=0o755)
+    return path
 
 
 @pytest.fixture
 def load(folder: Path):
-    """Starts `answer` of the given source, and ends it after the test."""
+    """Loads the function `answer` of the given source, and closes the program after the test."""
     programs: list[Program] = []
 
     def start(source: str, **options: object) -> Program:
@@ -48,7 +48,7 @@ def ask(program: Program, *arrays: np.ndarray, seconds: float = 20, most: int = 
     return program.ask(*(arrays or (ONE,)), seconds=seconds, most=most)
 
 
-def refusal(program: Program, **options: float) -> str:
+def error_message(program: Program, **options: float) -> str:
     with pytest.raises(InvalidSubmission) as caught:
         ask(program, **options)
     return str(caught.value)
@@ -67,7 +67,7 @@ def pipe():
 """
 
 
-def test_an_answer_comes_back_with_the_time_that_it_took(load: Load) -> None:
+def test_an_answer_is_returned_with_its_time(load: Load) -> None:
     program = load("def answer(x):\n    import time; time.sleep(0.2); return x * 2")
     (doubled,), seconds = ask(program)
     assert (doubled == ONE * 2).all() and 0.2 <= seconds < 5
@@ -78,23 +78,23 @@ def test_a_program_is_asked_many_times_and_keeps_its_state(load: Load) -> None:
     assert [int(ask(program)[0][0]) for _ in range(3)] == [1, 2, 3]
 
 
-def test_lone_numbers_arrive_as_numbers_and_arrays_can_be_written_to(load: Load) -> None:
+def test_zero_dimensional_arrays_arrive_as_numbers_and_arrays_are_writable(load: Load) -> None:
     program = load("def answer(x, n):\n    assert type(n) is int; x[0] = 7; return x, np.array(n)")
     (array, number), _ = ask(program, ONE.copy(), np.array(3))
     assert (array[0] == 7).all() and number.shape == () and number == 3
 
 
-@pytest.mark.parametrize("kind", driver.DTYPES)
-def test_every_type_and_form_of_array_goes_through_unchanged(kind: str) -> None:
-    forms = [
-        np.zeros((0, 4), kind),
-        np.array(1, kind),
-        np.ones((2, 3, 4), kind).T,
-        np.ones((4, 4), kind)[::2, ::-1],
+@pytest.mark.parametrize("dtype", driver.DTYPES)
+def test_every_dtype_and_layout_of_array_is_transferred_unchanged(dtype: str) -> None:
+    arrays = [
+        np.zeros((0, 4), dtype),
+        np.array(1, dtype),
+        np.ones((2, 3, 4), dtype).T,
+        np.ones((4, 4), dtype)[::2, ::-1],
     ]
-    back = driver.unpack_arrays(bytearray(driver.pack_arrays(forms)))
-    assert [(a.shape, a.dtype) for a in back] == [(a.shape, a.dtype) for a in forms]
-    assert all((a == b).all() for a, b in zip(back, forms, strict=True))
+    received = driver.unpack_arrays(bytearray(driver.pack_arrays(arrays)))
+    assert [(a.shape, a.dtype) for a in received] == [(a.shape, a.dtype) for a in arrays]
+    assert all((a == b).all() for a, b in zip(received, arrays, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -109,41 +109,41 @@ def test_every_type_and_form_of_array_goes_through_unchanged(kind: str) -> None:
         b"\x0b\x01" + struct.pack("<Q", 2) + b"12345678",
     ],
 )
-def test_no_message_is_taken_for_an_array_that_it_does_not_hold(message: bytes) -> None:
+def test_a_malformed_message_is_rejected(message: bytes) -> None:
     with pytest.raises(ValueError, match="array"):
         driver.unpack_arrays(bytearray(message))
 
 
-def test_what_a_submission_prints_disturbs_nothing(load: Load) -> None:
+def test_output_of_a_submission_does_not_disturb_the_protocol(load: Load) -> None:
     noise = "print('x' * 100000); print('y' * 100000, file=sys.stderr); os.system('echo z; echo z >&2')\n"
     program = load(noise + "def answer(x):\n    " + noise + "    return x")
     assert (ask(program)[0][0] == ONE).all()
 
 
-def test_a_module_that_is_named_as_one_of_the_drivers_is_of_no_use(load: Load, folder: Path) -> None:
+def test_a_module_with_the_name_of_one_of_the_drivers_is_not_imported(load: Load, folder: Path) -> None:
     for name in ("numpy", "struct", "os", "sitecustomize", "usercustomize"):
         (folder / f"{name}.py").write_text("raise SystemExit('taken over')")
     assert (ask(load("def answer(x):\n    return x"))[0][0] == ONE).all()
 
 
 @pytest.mark.parametrize(
-    ("source", "sentence"),
+    ("source", "message"),
     [
         ("def answer(x:", "code.answer failed: SyntaxError"),
         ("raise RuntimeError('no\\nway')", "code.answer failed: RuntimeError: no way"),
         ("import sys; sys.exit(3)", "code.answer failed: SystemExit: 3"),
-        ("os._exit(0)", "code.answer ended before it answered"),
-        ("os.kill(os.getpid(), 9)", "code.answer ended before it answered"),
+        ("os._exit(0)", "code.answer exited before it answered"),
+        ("os.kill(os.getpid(), 9)", "code.answer exited before it answered"),
         ("", "code.answer failed: AttributeError"),
         ("import scipy.signal\ndef answer(x): return x", "No module named 'scipy.signal'"),
     ],
 )
-def test_a_submission_that_cannot_be_loaded_is_invalid_with_a_sentence(
-    load: Load, source: str, sentence: str
+def test_a_submission_that_cannot_be_loaded_is_invalid_with_a_message(
+    load: Load, source: str, message: str
 ) -> None:
     with pytest.raises(InvalidSubmission) as caught:
         load(source, packages=("numpy",))
-    assert sentence in str(caught.value) and "\n" not in str(caught.value)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_a_submission_that_never_finishes_loading_is_invalid(load: Load) -> None:
@@ -152,10 +152,10 @@ def test_a_submission_that_never_finishes_loading_is_invalid(load: Load) -> None
 
 
 @pytest.mark.parametrize(
-    ("body", "sentence"),
+    ("body", "message"),
     [
         ("raise ValueError('odd')", "failed: ValueError: odd"),
-        ("os._exit(0)", "ended before it answered"),
+        ("os._exit(0)", "exited before it answered"),
         ("return None", "not an array of numbers"),
         ("return np.array([{}], dtype=object)", "not an array of numbers"),
         ("return np.array(['1'])", "not an array of numbers"),
@@ -163,56 +163,56 @@ def test_a_submission_that_never_finishes_loading_is_invalid(load: Load) -> None
         ("return np.zeros(3, complex)", "not an array of numbers"),
         ("return np.zeros(3, [('a', 'f8')])", "not an array of numbers"),
         ("return np.zeros((1,) * 20)", "not an array"),
-        ("return np.zeros(10 ** 6)", "at most 2,000 were expected"),
-        ("while True: os.write(pipe(), b'junk' * 10000)", "bytes; at most 2,000 were expected"),
+        ("return np.zeros(10 ** 6)", "at most 2,000 are allowed"),
+        ("while True: os.write(pipe(), b'junk' * 10000)", "bytes; at most 2,000 are allowed"),
         ("os.write(pipe(), b'\\xff' * 8 + b'?' * 5000); return x", "failed: ????"),
         (
             "os.write(pipe(), (1 << 62).to_bytes(8, 'little')); return x",
-            "answered 4,611,686,018,427,387,904 bytes",
+            "returned 4,611,686,018,427,387,904 bytes",
         ),
         ("os.write(pipe(), (9).to_bytes(8, 'little') + b'not array'); return x", "not an array"),
-        ("os.close(pipe()); os.abort()", "ended before it answered"),
+        ("os.close(pipe()); os.abort()", "exited before it answered"),
     ],
 )
-def test_what_is_no_answer_is_invalid_with_a_sentence(load: Load, body: str, sentence: str) -> None:
-    assert sentence in refusal(load(f"{PIPE}\ndef answer(x):\n    {body}"))
+def test_a_wrong_answer_format_is_invalid_with_a_message(load: Load, body: str, message: str) -> None:
+    assert message in error_message(load(f"{PIPE}\ndef answer(x):\n    {body}"))
 
 
 @pytest.mark.parametrize(
     "body", ["while True: pass", "import time; time.sleep(1000)", "os.kill(os.getpid(), 19)"]
 )
-def test_a_program_that_hangs_is_invalid_after_its_time(load: Load, body: str) -> None:
-    assert "took too long" in refusal(load(f"def answer(x):\n    {body}"), seconds=0.5)
+def test_a_program_that_hangs_is_invalid_after_the_time_limit(load: Load, body: str) -> None:
+    assert "took too long" in error_message(load(f"def answer(x):\n    {body}"), seconds=0.5)
 
 
-def test_a_program_that_answers_byte_by_byte_is_invalid_after_its_time(load: Load) -> None:
-    begin = "fd = pipe(); os.write(fd, (900).to_bytes(8, 'little'))"
-    drip = f"import time\n    {begin}\n    while True: os.write(fd, b'x'); time.sleep(0.01)"
-    assert "took too long" in refusal(load(f"{PIPE}\ndef answer(x):\n    {drip}"), seconds=0.5)
+def test_a_program_that_answers_byte_by_byte_is_invalid_after_the_time_limit(load: Load) -> None:
+    header = "fd = pipe(); os.write(fd, (900).to_bytes(8, 'little'))"
+    drip = f"import time\n    {header}\n    while True: os.write(fd, b'x'); time.sleep(0.01)"
+    assert "took too long" in error_message(load(f"{PIPE}\ndef answer(x):\n    {drip}"), seconds=0.5)
 
 
-def test_a_program_that_does_not_listen_is_invalid_after_its_time(load: Load) -> None:
+def test_a_program_that_does_not_read_its_question_is_invalid_after_the_time_limit(load: Load) -> None:
     program = load("import threading\ndef answer(x):\n    while True: pass")
     with pytest.raises(InvalidSubmission, match="took too long"):
         ask(program, np.zeros(1_000_000), seconds=0.5)
 
 
-def test_ten_gigabytes_are_over_the_memory_limit(load: Load) -> None:
+def test_ten_gigabytes_exceed_the_memory_limit(load: Load) -> None:
     greedy = load(
         "def answer(x):\n    return np.ones(10 * 2**27)", memory_gb=0.25
-    )  # pages may be slow to come
-    assert "memory limit" in refusal(greedy)
+    )  # allocating pages may be slow
+    assert "memory limit" in error_message(greedy)
 
 
-def test_a_fork_bomb_ends_with_its_program(load: Load) -> None:
+def test_a_fork_bomb_is_terminated_with_its_program(load: Load) -> None:
     bomb = "def answer(x):\n    while True:\n        try: os.fork()\n        except OSError: pass"
     program = load(bomb)
-    refusal(program, seconds=1)
+    error_message(program, seconds=1)
     program.close()
     assert not program._process.tree.pids()
 
 
-def test_nothing_that_a_program_started_outlives_it(load: Load) -> None:
+def test_child_processes_do_not_outlive_their_program(load: Load) -> None:
     program = load(
         "def answer(x):\n    if not os.fork():\n        os.setsid()\n        while True: pass\n    return x"
     )
@@ -234,7 +234,7 @@ def test_a_paused_program_does_nothing_until_it_is_asked(load: Load) -> None:
     assert set(states) == {"T"} and int(ask(program)[0][0]) > 0
 
 
-def test_a_program_leaves_nothing_to_the_next(load: Load) -> None:
+def test_a_program_leaves_no_files_for_the_next(load: Load) -> None:
     leave = """
 def answer(x):
     found = 0
@@ -256,24 +256,24 @@ def test_a_program_sees_neither_the_grader_nor_the_answers(load: Load, folder: P
 
 
 def test_only_the_named_packages_can_be_imported(load: Load) -> None:
-    look = """
+    probe = """
 import importlib
 
-def hit(name):
+def importable(name):
     try:
         return np.array(hasattr(importlib.import_module(name), "__version__"))
     except ImportError:
         return np.array(False)
 
 def answer(x):
-    return [hit(name) for name in ("numpy", "scipy", "pandas", "sklearn", "lightgbm", "joblib")]
+    return [importable(name) for name in ("numpy", "scipy", "pandas", "sklearn", "lightgbm", "joblib")]
 """
-    assert [bool(found) for found in ask(load(look, packages=("numpy",)))[0]] == [True, *[False] * 5]
-    assert all(bool(found) for found in ask(load(look))[0])
+    assert [bool(found) for found in ask(load(probe, packages=("numpy",)))[0]] == [True, *[False] * 5]
+    assert all(bool(found) for found in ask(load(probe))[0])
 
 
 @pytest.mark.parametrize(
-    "deed",
+    "statement",
     [
         "os.fork()",
         "os.system('true')",
@@ -287,12 +287,12 @@ def answer(x):
         "import native",
     ],
 )
-def test_with_named_packages_other_programs_and_machine_code_are_refused(
-    load: Load, folder: Path, deed: str
+def test_with_named_packages_subprocesses_and_machine_code_are_refused(
+    load: Load, folder: Path, statement: str
 ) -> None:
     (folder / "native.abi3.so").write_bytes(b"\x7fELF")
-    assert "is not allowed here" in refusal(
-        load(f"def answer(x):\n    {deed}\n    return x", packages=("numpy",))
+    assert "is not allowed here" in error_message(
+        load(f"def answer(x):\n    {statement}\n    return x", packages=("numpy",))
     )
 
 
@@ -307,11 +307,11 @@ def test_threads_and_linear_algebra_are_allowed_with_named_packages(load: Load) 
     assert np.isclose(ask(program)[0][0], 2 * np.linalg.det(ONE @ ONE.T))
 
 
-def test_a_sandbox_that_cannot_start_is_a_fault_and_never_the_submissions(
+def test_a_sandbox_that_cannot_start_is_a_fault_and_not_an_invalid_submission(
     load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(driver, "__file__", "/dev/null")
-    with pytest.raises(SandboxFault, match="no program can be started"):
+    with pytest.raises(SandboxFault, match="cannot start a program"):
         load("def answer(x): return x")
 
 
