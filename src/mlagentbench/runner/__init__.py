@@ -1,1 +1,1 @@
-"""Runs: one (run.py), later many."""
+"""Runs agents on tasks: one run (run.py), or many (batch/)."""

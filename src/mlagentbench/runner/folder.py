@@ -1,8 +1,11 @@
-"""A run on disk: run.json, trace.jsonl, snapshots/, outputs/, result.json. All else can be made again from it."""
+"""Reads and writes run folders.
+
+docs/reference/run-folder.md lists every file with its fields.
+"""
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,94 +15,115 @@ from mlagentbench.errors import Fault, UsageError
 from mlagentbench.preparation.prepare import PreparedData
 from mlagentbench.records import RUN_FORMAT, ModelCall, Record, Result, RunSpec, Step
 from mlagentbench.sandbox.access_log.records import remove_accesses_after
+from mlagentbench.system.atomic_write import PARTIAL_SUFFIX, write_atomic
 from mlagentbench.system.format_version import reject_newer_format
 from mlagentbench.system.hashing import hash_file
 from mlagentbench.system.journal import Journal
 from mlagentbench.system.lock import try_lock
-from mlagentbench.system.stop_token import STOP_FILE as STOP
+from mlagentbench.system.stop_token import STOP_FILE
 from mlagentbench.task import describe_validation_error
 from mlagentbench.workspace.store import Store
 
 RecordT = TypeVar("RecordT", bound=Record)
-GRADES_FILE = "grades.jsonl"  # what the grader says of each step, if it was asked
+GRADES_FILE = "grades.jsonl"  # written by `grade --every-step`: one grade per step
 
 
 class RunFolder:
-    """One run's folder, opened."""
+    """The folder of one run.
+
+    Attributes:
+        path: The absolute path of the folder.
+        spec: The content of run.json.
+    """
 
     def __init__(self, path: Path) -> None:
+        """Open an existing run folder; raise UsageError if it is not one."""
         self.path = path.resolve()
         if not (self.path / "run.json").is_file():
-            raise UsageError(f"{path} is not a run: it has no run.json")
+            raise UsageError(f"{path} is not a run folder: it has no run.json")
         self.spec = _read_record(self.path / "run.json", RunSpec, RUN_FORMAT)
 
     @classmethod
     def create(cls, path: Path, spec: RunSpec, agent_file: Path | None = None) -> "RunFolder":
-        """A new run; a folder that holds anything is refused."""
+        """Create the folder of a new run.
+
+        Args:
+            path: The folder. It must be empty or not exist.
+            spec: The content of run.json.
+            agent_file: The file of the agent, which is copied to agent.py.
+
+        Raises:
+            UsageError: The folder is not empty, or cannot be written.
+        """
         try:
             str(path.absolute()).encode()
             text = spec.model_dump_json(indent=2).encode()
         except ValueError as error:
-            raise UsageError(f"no record can be kept of a name that is not UTF-8: {error}") from error
+            raise UsageError(f"Names must be valid UTF-8 to be recorded: {error}") from error
         try:
             path.mkdir(parents=True, exist_ok=True)
             if any(path.iterdir()):
-                begun = f", or continue with: resume {path}" if (path / "run.json").is_file() else ""
-                raise UsageError(f"{path} is not empty; choose another --out{begun}")
+                hint = (
+                    f" To continue the run: mlagentbench resume {path}"
+                    if (path / "run.json").is_file()
+                    else ""
+                )
+                raise UsageError(f"{path} is not empty. Choose another --out.{hint}")
             agent = {"agent.py": agent_file.read_bytes()} if agent_file else {}
-            _create_files(path, {**agent, "run.json": text})  # last, since with it the folder is a run
+            # run.json comes last: it is what makes the folder a run.
+            _create_files(path, {**agent, "run.json": text})
         except OSError as error:
-            raise UsageError(f"cannot make a run in {path}: {error.strerror}") from error
+            raise UsageError(f"Cannot create a run in {path}: {error.strerror}") from error
         return cls(path)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the folder alone; the kernel lets go when the holder dies."""
+        """Hold the exclusive lock of the run; the kernel releases it when the process dies."""
         with (self.path / "run.lock").open("w") as file:
             if not try_lock(file):
-                raise UsageError(f"a run is going on in {self.path}")
-            (self.path / STOP).unlink(missing_ok=True)  # it was meant for an earlier holder
+                raise UsageError(f"Another process is running {self.path}")
+            (self.path / STOP_FILE).unlink(missing_ok=True)  # an old request, for an earlier process
             yield
 
     @contextmanager
     def lock_shared(self) -> Iterator[None]:
-        """Hold the folder together with others who only look at the run: nobody goes on with it meanwhile."""
+        """Hold a shared lock: others may read the run, but nobody can resume it."""
         with (self.path / "run.lock").open("a") as file:
             if not try_lock(file, shared=True):
-                raise UsageError(f"a run is going on in {self.path}")
+                raise UsageError(f"Another process is running {self.path}")
             yield
 
     def refuse_imported(self, operation: str) -> None:
-        """Refuse what makes sense for runs of this program only."""
+        """Raise UsageError for imported runs; `operation` completes the sentence "it cannot be …"."""
         if self.spec.imported:
             raise UsageError(
-                f"{self.path} was imported from {self.spec.imported.program}: it cannot be {operation}"
+                f"{self.path} was imported from {self.spec.imported.program}, so it cannot be {operation}"
             )
 
     @property
     def agent_file(self) -> Path | None:
-        """The agent, if it came from a file."""
+        """The copy of the agent's file, or None if the agent is part of the package."""
         path = self.path / "agent.py"
         return path if path.is_file() else None
 
     @property
     def trace(self) -> Journal:
-        """The steps, a line each."""
+        """The journal of steps, trace.jsonl."""
         return Journal(self.path / "trace.jsonl")
 
     @property
     def result(self) -> Result | None:
-        """How it ended, if it did."""
+        """The content of result.json, or None if the run is not finished."""
         path = self.path / "result.json"
         return _read_record(path, Result).replace(folder=str(self.path)) if path.is_file() else None
 
     @property
     def model_calls(self) -> Journal:
-        """What models were asked, a line each."""
+        """The journal of model calls, model_calls.jsonl."""
         return Journal(self.path / "model_calls.jsonl")
 
     def calls(self) -> Iterator[ModelCall]:
-        """What models were asked so far, and what they answered."""
+        """Read the recorded model calls."""
         return (call for call, _ in self._calls_with_offsets())
 
     def _calls_with_offsets(self) -> Iterator[tuple[ModelCall, int]]:
@@ -112,7 +136,7 @@ class RunFolder:
                 ) from error
 
     def steps(self) -> tuple[Step, ...]:
-        """What was done so far."""
+        """Read the recorded steps."""
         return tuple(step for step, _ in self._steps_with_offsets())
 
     def _steps_with_offsets(self) -> Iterator[tuple[Step, int]]:
@@ -128,64 +152,75 @@ class RunFolder:
             yield step, end
 
     def open_store(self, data: PreparedData | None = None, writable: bool = True) -> Store:
-        """Its snapshots; files of the task's data that were never changed are read from there."""
-        known = {name: data.public / path for path, (name, _) in data.files.items()} if data else {}
-        return Store(self.path / "snapshots", self.path / "workspace" if writable else None, known)
+        """Open the snapshots of the run.
+
+        Args:
+            data: The prepared data of the run. Data files that never changed are not stored in snapshots but
+                read from there.
+            writable: Whether snapshots will be added.
+        """
+        data_files = {digest: data.public / path for path, (digest, _) in data.files.items()} if data else {}
+        return Store(self.path / "snapshots", self.path / "workspace" if writable else None, data_files)
 
     def rewind(self, step: int | None = None, from_start: bool = False) -> None:
-        """Make ready to go on after `step`, or after the last whole one; an old result is kept as evidence.
+        """Drop everything after a step, so that the run can be resumed from there.
 
-        `anew` keeps what models said up to there, and nothing else: all steps will be done again.
+        The old result.json is kept under the name result-N.json. A kill at any point leaves either the old
+        finished run or a run that can be resumed.
+
+        Args:
+            step: The last step to keep; by default, the last complete one.
+            from_start: Drop all steps and keep only the model calls up to `step`: the agent takes its steps
+                again and gets the recorded replies.
+
+        Raises:
+            UsageError: There is no such step.
+            Fault: The record is damaged. Nothing is changed.
         """
         ends = [end for _, end in self._steps_with_offsets()]
         if step is not None and not 0 <= step <= len(ends):
-            raise UsageError(f"--from-step must be from 0 to {len(ends)}, the last step of {self.path}")
-        said = max(
-            (end for call, end in self._calls_with_offsets() if step is None or call.step <= step), default=0
-        )
+            raise UsageError(f"--from-step must be between 0 and {len(ends)}, the last step of {self.path}")
+        kept_calls = (end for call, end in self._calls_with_offsets() if step is None or call.step <= step)
+        calls_end = max(kept_calls, default=0)
         step = 0 if from_start else len(ends) if step is None else step
         snapshots = self.open_store() if (self.path / "snapshots").is_dir() else None
         for _ in snapshots.manifest_lines() if snapshots else ():
-            pass  # what is damaged is refused here, while nothing is changed
-        for stray in (
-            *self.path.glob(".run-*"),
-            *self.path.glob("*.part"),
-        ):  # which somebody left half done who died
-            stray.unlink()
-        self.archive_result()  # first, since a result claims all that follows; a kill from here on leaves a run to resume
+            pass  # raises if the manifest is damaged, before anything is changed
+        # Partial files of a killed process.
+        for leftover in (*self.path.glob(".run-*"), *self.path.glob(f"*{PARTIAL_SUFFIX}")):
+            leftover.unlink()
+        # The result goes first, because it claims everything below. After a kill, the run can be resumed.
+        self.archive_result()
         self.trace.truncate(ends[step - 1] if step else 0)
         if snapshots:
             snapshots.rewind(step)
-        (self.path / GRADES_FILE).unlink(missing_ok=True)  # of steps that may be done otherwise now
+        (self.path / GRADES_FILE).unlink(missing_ok=True)  # its steps may turn out differently now
         remove_accesses_after(self.path, step)
-        self.model_calls.truncate(said)  # last: a step on record whose words are gone could not be replayed
+        # Model calls go last: a recorded step without its replies could not be replayed.
+        self.model_calls.truncate(calls_end)
 
     def archive_result(self) -> None:
-        """Keep an old result as evidence, and have none."""
+        """Rename result.json to result-N.json, so that the run counts as unfinished."""
         old = self.path / "result.json"
         if old.is_file():
-            tries = len(list(self.path.glob("result-*.json")))
-            old.rename(self.path / f"result-{tries + 1}.json")
+            archived = len(list(self.path.glob("result-*.json")))
+            old.rename(self.path / f"result-{archived + 1}.json")
 
     def write_result(self, result: Result) -> None:
-        """Write the result; the workspace lives on in the last snapshot."""
+        """Write result.json. The path of the folder is not stored, because a run may be moved."""
         self.write_file("result.json", result.model_dump_json(indent=2, exclude={"folder"}))
 
     def write_file(self, name: str, text: str) -> None:
-        """Put a file into the folder, whole or not at all."""
-        whole = self.path / f"{name}.part"
+        """Write a file into the folder atomically."""
         try:
-            whole.write_text(text, encoding="utf-8", errors="backslashreplace")
-            whole.rename(self.path / name)
+            write_atomic(self.path / name, text)
         except OSError as error:
-            with suppress(OSError):
-                whole.unlink()
             raise Fault(
-                f"cannot write {name}: {error.strerror}; when that is mended: mlagentbench resume {self.path}"
+                f"Cannot write {name}: {error.strerror}. After fixing this: mlagentbench resume {self.path}"
             ) from error
 
     def compute_record_hashes(self, step: int) -> dict[str, str]:
-        """Hashes of what was recorded, to hold claims against."""
+        """Compute the hashes of the record that result.json claims, for a run whose last step is `step`."""
         return {
             "snapshot": self.open_store(writable=False).tree_hash(step),
             "history": _hash_or_empty(self.path / "snapshots" / "manifest.jsonl"),
@@ -195,20 +230,20 @@ class RunFolder:
 
 
 def _create_files(folder: Path, contents: dict[str, bytes]) -> None:
-    """Put files into a folder that has none of them: all, or on a full disk none."""
+    """Create all files in a folder that has none of them, or, for example on a full disk, none."""
     parts = {name: folder / f".run-{os.getpid()}-{name}" for name in contents}
-    placed: list[Path] = []
+    created: list[Path] = []
     try:
         for name, part in parts.items():
             part.write_bytes(contents[name])
         for name, part in parts.items():
-            os.link(part, folder / name)  # fails if another was quicker
-            placed.append(folder / name)
+            os.link(part, folder / name)  # fails if another process was faster
+            created.append(folder / name)
     except BaseException as error:
-        for path in placed:
+        for path in created:
             path.unlink()
         if isinstance(error, FileExistsError):
-            raise UsageError(f"another run has just begun in {folder}") from None
+            raise UsageError(f"Another process has just created a run in {folder}") from None
         raise
     finally:
         for part in parts.values():

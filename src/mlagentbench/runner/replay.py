@@ -1,9 +1,8 @@
-"""Lets an agent go through its own record again, with nothing else to go by: does it come to the same steps?"""
+"""Runs an agent again against its own record and checks that it takes the same steps."""
 
 import shutil
 import sys
 from contextlib import redirect_stdout
-from pathlib import Path
 
 from mlagentbench.agents import base as agents
 from mlagentbench.environment.environment import Environment
@@ -15,28 +14,27 @@ from mlagentbench.runner.run import open_environment
 from mlagentbench.runner.setup import Setup
 from mlagentbench.system.cache import temporary_dir
 
+# Everything that a replay reads of the run.
 REPLAYED_FILES = ("run.json", "trace.jsonl", "model_calls.jsonl")
 
 
 class UnavailableModel(Model):
-    """A model that is not there: only the record answers."""
+    """Stands in for the models of the run: during a replay only the record answers."""
 
     def reply(self, prompt: Prompt) -> Reply:
-        """Nothing."""
-        raise RunOver("the record ends here")
+        """Refuse: the record has no reply to this prompt."""
+        raise RunOver("End of the record")
 
 
 class ReplayEnvironment(Environment):
-    """An environment in which nothing happens that did not happen before."""
+    """Returns recorded observations and executes nothing."""
 
     def _run_step(self, call: Call, problem: str) -> Step:
-        raise RunOver("the record ends here")
+        raise RunOver("End of the record")
 
     def _replay_step(self, call: Call) -> Step:
         if self.next_recorded_call and call.thought != self.next_recorded_call.thought:
-            raise Fault(
-                f"the agent does not repeat itself: the reason that it gives for step {len(self.steps) + 1}"
-            )
+            raise Fault(f"Replay diverged at step {len(self.steps) + 1}: the thought is not the recorded one")
         return super()._replay_step(call)
 
     def _finish_replay(self) -> None:
@@ -44,39 +42,39 @@ class ReplayEnvironment(Environment):
 
 
 def replay(folder: RunFolder, setup: Setup) -> str:
-    """What is different when the agent does it again; nothing, if it comes to the same steps."""
-    with redirect_stdout(sys.stderr):  # what an agent prints is no result
+    """Run the agent against its record.
+
+    Returns:
+        Where the replay diverged from the record, or an empty string if it did not.
+    """
+    with redirect_stdout(sys.stderr):  # stdout is for results; an agent may print anything
         return _find_divergence(folder, setup)
 
 
 def _find_divergence(folder: RunFolder, setup: Setup) -> str:
     spec = folder.spec
-    agent = agents.instantiate_agent(
-        agents.load_agent_class(str(folder.agent_file or spec.agent)), spec.seed, spec.options
-    )
+    agent_class = agents.load_agent_class(str(folder.agent_file or spec.agent))
+    agent = agents.instantiate_agent(agent_class, spec.seed, spec.options)
     agent.models = dict.fromkeys(spec.models_by_role, UnavailableModel())
-    with temporary_dir() as place:
+    with temporary_dir() as copy:
         for name in REPLAYED_FILES:
             if (folder.path / name).is_file():
-                shutil.copyfile(folder.path / name, place / name)
-        env = _open_replay_environment(setup, place, agent)
+                shutil.copyfile(folder.path / name, copy / name)
+        env = _open_replay_environment(setup, RunFolder(copy), agent)
         try:
             agent.run(env)
         except RunOver:
             pass
         except Fault as fault:
             return str(fault)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - an agent is anybody's code, and may have crashed then
-            if not env.next_recorded_call:
-                return ""
-            return f"{type(error).__name__}: {error}"
-        left = len(env.steps)
-        return (
-            f"the agent stops after step {left}, where the record goes on" if env.next_recorded_call else ""
-        )
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - an agent is arbitrary code
+            # After its last step an agent may crash: the recorded run may have ended the same way.
+            return f"{type(error).__name__}: {error}" if env.next_recorded_call else ""
+        if env.next_recorded_call:
+            return f"The agent stops after step {len(env.steps)}, but the record has more steps"
+        return ""
 
 
-def _open_replay_environment(setup: Setup, place: Path, agent: agents.Agent) -> ReplayEnvironment:
-    copy = RunFolder(place)
-    world = open_environment(setup, copy, None, agent.models).context
-    return ReplayEnvironment(setup.task, copy.spec, world, copy.trace, copy.steps())
+def _open_replay_environment(setup: Setup, folder: RunFolder, agent: agents.Agent) -> ReplayEnvironment:
+    context = open_environment(setup, folder, None, agent.models).context
+    return ReplayEnvironment(setup.task, folder.spec, context, folder.trace, folder.steps())

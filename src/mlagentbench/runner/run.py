@@ -1,4 +1,15 @@
-"""One run, from a task to a result: read this file first."""
+"""Runs one agent on one task and grades its work. Start reading the project here.
+
+`execute_run` is a whole run:
+
+1. `open_environment` connects the run folder, the workspace, the sandbox and the models.
+2. `populate_workspace` copies the task's data and starter code into the workspace.
+3. `run_agent` calls `Agent.run(env)`, which takes steps until it returns or a limit is reached.
+4. `finish_run` grades the last snapshot and writes result.json.
+
+A resumed run goes through the same function. The agent starts again, and the recorded steps and model replies
+answer it until the record ends.
+"""
 
 import inspect
 import os
@@ -26,9 +37,9 @@ from mlagentbench.system.stop_token import StopToken
 from mlagentbench.workspace.files import Workspace
 
 EnvironmentCallback = Callable[[Environment], None]
-GRADING_SLOTS = BoundedSemaphore(
-    len(os.sched_getaffinity(0))
-)  # when many runs end together, they do not all compute
+
+# Many runs of a batch may end at the same time. At most one grader per core runs at once.
+GRADING_SLOTS = BoundedSemaphore(len(os.sched_getaffinity(0)))
 
 
 def execute_run(
@@ -36,54 +47,55 @@ def execute_run(
     agent: Agent,
     folder: RunFolder,
     on_open: EnvironmentCallback | None = None,
-    person: AskPerson | None = None,
+    ask_person: AskPerson | None = None,
 ) -> Result:
-    """Let `agent` work on the task until it is done, and grade what it leaves; the caller holds the folder's lock."""
+    """Run `agent` on the task, grade the final workspace and write result.json.
+
+    Args:
+        setup: The task, its data, the runtime and the sandbox.
+        agent: The agent, with its models.
+        folder: A new run folder, or one to resume. The caller holds its lock.
+        on_open: Called once with the environment before the first step, for example to show progress.
+        ask_person: Answers the questions of an interactive agent.
+
+    Returns:
+        The result. A crash of the agent has the ending "crashed" and is graded. A failure of the harness, the
+        provider or the task has the ending "fault" and no score.
+
+    Raises:
+        KeyboardInterrupt: The run was stopped. No result is written; the run can be resumed.
+    """
     agent.prepare()
-    env = open_environment(setup, folder, person, agent.models, agent.restarts_on_resume)
+    env = open_environment(setup, folder, ask_person, agent.models, agent.restarts_on_resume)
     if on_open:
         on_open(env)
-    note, fault = "", None
+    crash_note, fault = "", None
     with closing(env):
         try:
             if not env.next_recorded_call:
                 populate_workspace(env, setup)
-            note = run_agent(agent, env, folder)
+            crash_note = run_agent(agent, env, folder)
         except (Fault, OSError) as error:
             fault = error
-        return finish_run(setup, env, folder, note, fault)
-
-
-def finish_run(
-    setup: Setup, env: Environment, folder: RunFolder, note: str = "", fault: Fault | OSError | None = None
-) -> Result:
-    """Grade what was left, and write the result; a fault of ours is no grade."""
-    ending: Ending = env.ending or ("crashed" if note else "stopped")
-    graded = Grade()
-    try:
-        if fault:
-            raise fault
-        with _grading_slot(env.stop_token):
-            store, steps = env.context.store, env.steps
-            graded = grade(setup.task, setup.data, store, len(steps), setup.sandbox, steps, env.stop_token)
-    except (BenchError, OSError) as error:
-        ending, note = "fault", f"{type(error).__name__}: {error}"
-    finally:
-        env.close()
-    result = build_result(folder, env.steps, ending, graded)
-    result = result.replace(note=note or result.note)
-    folder.write_result(result)
-    return result
+        return finish_run(setup, env, folder, crash_note, fault)
 
 
 def open_environment(
     setup: Setup,
     folder: RunFolder,
-    person: AskPerson | None = None,
+    ask_person: AskPerson | None = None,
     models: Mapping[Role, Model] = MappingProxyType({}),
     match_calls_by_order: bool = False,
 ) -> Environment:
-    """The environment in which the run begins, or goes on."""
+    """Create the environment of a run. Recorded steps of `folder` answer the agent until they run out.
+
+    Args:
+        setup: The task, its data, the runtime and the sandbox.
+        folder: The run folder.
+        ask_person: Answers the questions of an interactive agent.
+        models: The models of the agent, by role.
+        match_calls_by_order: Match recorded model calls by their order only, not by their prompts.
+    """
     owner = None if setup.sandbox.name == "none" else choose_unprivileged_uid(folder.spec.id)
     stop_token = StopToken(folder.path)
     steps = folder.steps()
@@ -105,7 +117,7 @@ def open_environment(
         outputs_dir=folder.path / "outputs",
         model_calls=model_calls,
         seed=folder.spec.seed,
-        ask_person=person,
+        ask_person=ask_person,
         stop_token=stop_token,
         access_log=AccessLog(folder.path) if folder.spec.record_access else None,
     )
@@ -113,7 +125,10 @@ def open_environment(
 
 
 def populate_workspace(env: Environment, setup: Setup) -> None:
-    """The workspace as every agent finds it, and its first snapshot; a beginning that was cut off is begun again."""
+    """Fill the workspace with the public data and the starter code, and take snapshot 0.
+
+    The workspace is emptied first: an earlier attempt may have been killed before its first step.
+    """
     workspace, store = env.context.workspace, env.context.store
     store.restore(-1, workspace.root, workspace.owner)
     workspace.copy_in(setup.data.public)
@@ -122,31 +137,74 @@ def populate_workspace(env: Environment, setup: Setup) -> None:
 
 
 def run_agent(agent: Agent, env: Environment, folder: RunFolder) -> str:
-    """Run the agent; what it raises itself is its own failure, and what it left is still graded."""
-    note = ""
+    """Call the agent until it returns.
+
+    Returns:
+        How the agent crashed, or an empty string. Its work is graded even if it crashed.
+
+    Raises:
+        Fault: The harness failed, or a resumed agent stopped before the end of its record.
+    """
+    crash_note = ""
     try:
-        with suppress(RunOver):  # an agent that acts past its end is stopped, not blamed
+        # An agent that keeps calling step() after the end of the run is stopped; that is not a crash.
+        with suppress(RunOver):
             agent.run(env)
     except Fault:
         raise
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - an agent is anybody's code
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - an agent is arbitrary code
         folder.write_file("crash.txt", traceback.format_exc())
-        note = (
-            f"the agent crashed: {type(error).__name__}: {format_error(error, inspect.getfile(type(agent)))}"
-        )
+        message = format_error(error, inspect.getfile(type(agent)))
+        crash_note = f"The agent crashed: {type(error).__name__}: {message}"
     if env.fault:
         raise env.fault
     if env.next_recorded_call:
+        last = len(env.steps)
+        details = f" {crash_note}." if crash_note else ""
         raise Fault(
-            f"the agent stopped after step {len(env.steps)}, where the record goes on{': ' if note else ''}{note};"
-            f" resume with --from-step {len(env.steps)} to go on from there"
+            f"Replay diverged: the agent stopped after step {last}, but the record has more steps.{details}"
+            f" To continue from there, resume with --from-step {last}."
         )
-    return note
+    return crash_note
+
+
+def finish_run(
+    setup: Setup,
+    env: Environment,
+    folder: RunFolder,
+    crash_note: str = "",
+    fault: Fault | OSError | None = None,
+) -> Result:
+    """Grade the last snapshot, write result.json and close the environment.
+
+    Args:
+        setup: The task, its data, the runtime and the sandbox.
+        env: The environment after the last step.
+        folder: Where to write the result.
+        crash_note: How the agent crashed, if it did.
+        fault: What failed in the harness, if anything did. Such a run is not graded.
+    """
+    ending: Ending = env.ending or ("crashed" if crash_note else "stopped")
+    note, grading = crash_note, Grade()
+    try:
+        if fault:
+            raise fault
+        with _grading_slot(env.stop_token):
+            store, steps = env.context.store, env.steps
+            grading = grade(setup.task, setup.data, store, len(steps), setup.sandbox, steps, env.stop_token)
+    except (BenchError, OSError) as error:
+        ending, note = "fault", f"{type(error).__name__}: {error}"
+    finally:
+        env.close()
+    result = build_result(folder, env.steps, ending, grading)
+    result = result.replace(note=note or result.note)
+    folder.write_result(result)
+    return result
 
 
 @contextmanager
 def _grading_slot(stop_token: StopToken) -> Iterator[None]:
-    """Wait for one's turn to be graded."""
+    """Wait until a grader may start."""
     while not GRADING_SLOTS.acquire(timeout=1):
         stop_token.raise_if_requested()
     try:
@@ -155,35 +213,37 @@ def _grading_slot(stop_token: StopToken) -> Iterator[None]:
         GRADING_SLOTS.release()
 
 
-def build_result(folder: RunFolder, steps: list[Step], ending: Ending, graded: Grade) -> Result:
-    """All that follows from the record and the grade; `verify` computes it again."""
+def build_result(folder: RunFolder, steps: list[Step], ending: Ending, grading: Grade) -> Result:
+    """Compute every field of result.json from the recorded steps and the grade.
+
+    `verify` calls this again and compares, so the result must follow from the record alone.
+    """
     spec = folder.spec
+    replies = [call.reply for call in folder.calls() if call.reply]
     result = Result(
         task=spec.task.rpartition("/")[2],
         edition=spec.edition,
         agent=spec.agent,
         model=spec.model,
         seed=spec.seed,
-        score=graded.score,
+        score=grading.score,
         baseline=spec.baseline.mean if spec.baseline else None,
-        valid=graded.score is not None,
+        valid=grading.score is not None,
         ending=ending,
-        note=graded.invalid,
-        violations=graded.violations,
+        note=grading.invalid,
+        violations=grading.violations,
         unsandboxed=spec.sandbox == "none",
         steps=len(steps),
-        tokens=sum(
-            call.reply.input_tokens + call.reply.output_tokens for call in folder.calls() if call.reply
-        ),
-        dollars=sum(call.reply.dollars for call in folder.calls() if call.reply),
+        tokens=sum(reply.input_tokens + reply.output_tokens for reply in replies),
+        dollars=sum(reply.dollars for reply in replies),
         seconds=round(steps[-1].clock if steps else 0.0, 3),
-        grading_seconds=graded.seconds,
+        grading_seconds=grading.seconds,
         hashes=spec.hashes,
         folder=str(folder.path),
     ).replace(**folder.compute_record_hashes(len(steps)))
     if spec.baseline is None:
-        how = baseline_command(spec.task, spec.edition, spec.hashes.data, spec.kind)
-        return result.replace(note=result.note or f"no baseline is known: {how}")
-    if graded.score is None:
+        command = baseline_command(spec.task, spec.edition, spec.hashes.data, spec.kind)
+        return result.replace(note=result.note or f"No baseline is known. Measure it with: {command}")
+    if grading.score is None:
         return result
-    return result.replace(**compute_verdict(graded.score, spec.baseline, spec.better).model_dump())
+    return result.replace(**compute_verdict(grading.score, spec.baseline, spec.better).model_dump())

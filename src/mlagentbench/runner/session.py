@@ -1,4 +1,4 @@
-"""A run whose steps come from outside: opened, stepped by whoever holds it, closed, graded."""
+"""Runs whose steps are taken by the caller: an outside program, a notebook, a Gym environment."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,49 +18,64 @@ from mlagentbench.system.progress import ProgressCallback
 
 
 class Session:
-    """One run that is open; calls may come from any thread, and are served in turn."""
+    """An open run. Calls may come from any thread and are executed one at a time.
+
+    Attributes:
+        result: The result once the run is graded, else None.
+        suspended: Whether `suspend` was called, so that the run is not graded and can be resumed.
+    """
 
     def __init__(self, setup: Setup, folder: RunFolder, env: Environment) -> None:
         self.setup, self.folder, self.env = setup, folder, env
-        self.result: Result | None = None  # once it is graded
-        self.suspended = False  # whether it was left to be resumed
+        self.result: Result | None = None
+        self.suspended = False
         self._lock = RLock()
 
     @property
     def done(self) -> bool:
-        """Whether it takes no more steps."""
+        """Whether no more steps can be taken."""
         return self.env.done or self.suspended or bool(self.result or self.env.fault)
 
     @property
     def remaining_budget(self) -> str:
-        """What is left of it, in words."""
-        steps = self.env.spec.limits.steps - len(self.env.steps)
-        return (
-            f"{steps} of {self.env.spec.limits.steps} steps and {format_duration(self.env.seconds_left)} left"
-        )
+        """The steps and the time that are left, as text."""
+        max_steps = self.env.spec.limits.steps
+        steps_left, time_left = max_steps - len(self.env.steps), format_duration(self.env.seconds_left)
+        return f"{steps_left} of {max_steps} steps and {time_left} left"
 
     def step(self, call: Call) -> Step:
-        """Do one action; after the end it is RunOver."""
+        """Execute one action and return the recorded step.
+
+        Raises:
+            RunOver: The run has ended.
+            Fault: The harness failed; the run has no score.
+            Stopped: Another thread suspended or closed the session.
+        """
         with self._lock:
             if self.env.done or self.result:
-                raise RunOver(f"the run is over: {self.result.ending if self.result else self.env.ending}")
+                ending = self.result.ending if self.result else self.env.ending
+                raise RunOver(f"The run is over: {ending}")
             self.env.step(call)
             return self.env.steps[-1]
 
     def finish(self, note: str = "") -> Result:
-        """Grade what is there now, and write the result; once. A note says how whoever took the steps failed."""
+        """Grade the workspace and write result.json; a second call returns the same result.
+
+        Args:
+            note: How the program that took the steps failed, if it did. The ending is then "crashed".
+        """
         with self._lock:
             if self.result is None:
                 self.result = finish_run(self.setup, self.env, self.folder, note, self.env.fault)
             return self.result
 
     def suspend(self) -> None:
-        """Grade nothing when the session closes: a step under way is cut off, and the run can be resumed."""
+        """Leave the run ungraded, so that it can be resumed. A step in progress is interrupted."""
         self.suspended = True
         self.env.stop_token.request()
 
     def close(self) -> None:
-        """End everything that still runs; a step that another thread is at is cut off."""
+        """Interrupt a step in progress and terminate all processes of the run."""
         self.env.stop_token.request()
         with self._lock:
             self.env.close()
@@ -76,15 +91,24 @@ def open_session(
     models: ModelsByRole | None = None,
     on_open: EnvironmentCallback | None = None,
 ) -> Iterator[Session]:
-    """A new run in a new folder: graded at the end of the block, and left to be resumed if the block raises.
+    """Open a new run as a context manager.
 
-    `who` names the outsider in the record; `models` are asked by actions that need one, else those that `who` names.
+    The run is graded at the end of the block. If the block raises, it is not graded and can be resumed.
+
+    Args:
+        setup: The task, its data, the runtime and the sandbox.
+        agent_spec: Who takes the steps, for the record: a name, or a name with options and models.
+        out: The new run folder. It must be empty or not exist.
+        seed: The seed that is recorded.
+        limits: Fields of `Limits` that replace those of the task.
+        models: Models for actions that need one; by default those that `agent_spec` names.
+        on_open: Called once with the environment before the first step.
     """
     agent_spec = AgentSpec(agent=agent_spec) if isinstance(agent_spec, str) else agent_spec
     models = load_models(agent_spec) if models is None else models
     folder = create_run(setup, agent_spec, out, seed, limits or {}, models=models)
-    with folder.lock(), _serve_session(setup, folder, models, on_open) as opened:
-        yield opened
+    with folder.lock(), _serve_session(setup, folder, models, on_open) as session:
+        yield session
 
 
 @contextmanager
@@ -96,14 +120,25 @@ def reopen_session(
     models: ModelsByRole | None = None,
     on_open: EnvironmentCallback | None = None,
 ) -> Iterator[Session]:
-    """A run that was left or killed, where its record ends; what was done is not done again."""
+    """Open a suspended or killed run again, as a context manager.
+
+    Recorded steps are replayed from the record, not executed again.
+
+    Args:
+        path: The run folder.
+        progress: Called with a line of text before each slow operation.
+        from_step: Drop all later steps and continue after this one; by default, continue after the last step.
+        setup: The setup, if the caller has it already.
+        models: Models for actions that need one; by default those of the record.
+        on_open: Called once with the environment before the first step.
+    """
     folder = RunFolder(path)
     with folder.lock():
         setup = prepare_resume(folder, from_step, progress, setup)
         folder.rewind(from_step)
         models = load_models(folder.spec) if models is None else models
-        with _serve_session(setup, folder, models, on_open) as opened:
-            yield opened
+        with _serve_session(setup, folder, models, on_open) as session:
+            yield session
 
 
 @contextmanager
@@ -113,18 +148,18 @@ def _serve_session(
     env = open_environment(setup, folder, models=models)
     if on_open:
         on_open(env)
-    opened = Session(setup, folder, env)
+    session = Session(setup, folder, env)
     try:
         if not env.next_recorded_call:
             populate_workspace(env, setup)
         while env.next_recorded_call:
             env.step(env.next_recorded_call)
-        yield opened
-        if not opened.suspended:
-            opened.finish()
+        yield session
+        if not session.suspended:
+            session.finish()
     except Fault:
         if env.fault:
-            opened.finish()
+            session.finish()
         raise
     finally:
-        opened.close()
+        session.close()

@@ -1,4 +1,4 @@
-"""What a run needs before it can begin: task, data, runtime, sandbox; and the record of what was asked."""
+"""Prepares what a run needs before it starts: task, data, runtime and sandbox."""
 
 import secrets
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from mlagentbench.task import Task
 
 @dataclass(frozen=True)
 class Setup:
-    """Everything about a run that is not the agent."""
+    """Everything about a run except the agent."""
 
     task: Task
     edition: str
@@ -35,14 +35,14 @@ class Setup:
 
     @property
     def hashes(self) -> Hashes:
-        """What a result will depend on."""
+        """Hashes of everything that a result depends on besides the agent."""
         task = self.task
         return Hashes(task=task.hash, grader=task.grader_hash, data=self.data.hash, runtime=self.runtime.hash)
 
     def create_run_spec(
         self, agent_spec: AgentSpec, seed: int, limits: Limits, interactive: bool = False
     ) -> RunSpec:
-        """run.json: what is asked for."""
+        """Create the content of run.json."""
         return RunSpec(
             version=mlagentbench.__version__,
             id=secrets.token_hex(8),
@@ -74,34 +74,52 @@ def prepare_setup(
     gpu: str = "",
     record_access: bool = False,
 ) -> Setup:
-    """Make ready whatever is missing, once."""
-    loaded = Task.load(task)
-    loaded.edition(edition)
+    """Load the task and prepare its data, runtime and sandbox; what is already prepared is reused.
+
+    Args:
+        task: The name of a task, or the path of its folder.
+        edition: "open" or "paper".
+        sandbox_name: "bwrap", "podman[:IMAGE]", "docker[:IMAGE]" or "none".
+        progress: Called with a line of text before each slow operation.
+        instance: A data instance drawn by `prepare --fresh` or `--twin`; empty for the default data.
+        gpu: The GPUs that scripts may use: empty for none, "all", or numbers separated by commas.
+        record_access: Record which files and sockets scripts try to open.
+
+    Raises:
+        UsageError: Something does not exist, or this machine does not support it.
+    """
+    loaded_task = Task.load(task)
+    loaded_task.edition(edition)
     require_writable_cache()
     granted_devices(gpu)
-    isolated = create_sandbox(sandbox_name, gpu)
+    sandbox = create_sandbox(sandbox_name, gpu)
     if record_access:
         require_access_log_support(sandbox_name)
-    runtime = ensure_runtime(loaded.config.runtime, progress)
-    data = prepare_data(loaded, edition, progress, instance)
-    return Setup(
-        loaded, edition, data, runtime, isolated, find_baseline(loaded, edition, data), record_access
-    )
+    runtime = ensure_runtime(loaded_task.config.runtime, progress)
+    data = prepare_data(loaded_task, edition, progress, instance)
+    baseline = find_baseline(loaded_task, edition, data)
+    return Setup(loaded_task, edition, data, runtime, sandbox, baseline, record_access)
 
 
 def restore_setup(spec: RunSpec, progress: ProgressCallback) -> Setup:
-    """The same for a run that exists, on this machine or another; what strangers left is never run unsandboxed."""
+    """Prepare the setup of an existing run, which may come from another machine.
+
+    Imported runs always get a sandbox: their files were written by somebody else.
+    """
     if spec.imported and not spec.hashes.data:
-        raise UsageError("it was imported without a grade: import its log again with --grade EDITION")
+        raise UsageError(
+            "The run was imported without grading. To grade it, import its log again with --grade EDITION."
+        )
     task = Task.load(spec.task)
     require_writable_cache()
-    isolated = create_sandbox("bwrap" if spec.imported else spec.sandbox, spec.gpu)
-    data, runtime = _find_run_data(task, spec, progress), ensure_runtime(task.config.runtime, progress)
-    return Setup(task, spec.edition, data, runtime, isolated, spec.baseline, spec.record_access)
+    sandbox = create_sandbox("bwrap" if spec.imported else spec.sandbox, spec.gpu)
+    data = _find_run_data(task, spec, progress)
+    runtime = ensure_runtime(task.config.runtime, progress)
+    return Setup(task, spec.edition, data, runtime, sandbox, spec.baseline, spec.record_access)
 
 
 def _find_run_data(task: Task, spec: RunSpec, progress: ProgressCallback) -> PreparedData:
-    """The very data that the run used; the default instance can be made again."""
+    """Find the data that the run used. The default data is prepared again if it is missing."""
     try:
         return find_prepared_data(task, spec.edition, spec.hashes.data)
     except UsageError:
@@ -112,17 +130,18 @@ def _find_run_data(task: Task, spec: RunSpec, progress: ProgressCallback) -> Pre
 
 
 def find_changed_inputs(spec: RunSpec, setup: Setup) -> list[str]:
-    """What a run depends on that is not what it was."""
-    now = setup.hashes.model_dump()
-    return [name for name, value in spec.hashes.model_dump().items() if now[name] != value]
+    """Name the inputs (task, grader, data, runtime) that changed since the run started."""
+    current = setup.hashes.model_dump()
+    return [name for name, recorded in spec.hashes.model_dump().items() if current[name] != recorded]
 
 
 def choose_run_folder(task: str, agent: str) -> Path:
-    """A folder below ./runs for a run that was given none."""
+    """Choose an unused path in ./runs, for a run without --out."""
     stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
-    place = Path("runs", f"{task}-{Path(agent).stem}-{stamp}")
+    name = f"{task}-{Path(agent).stem}-{stamp}"
+    path = Path("runs", name)
     number = 2
-    while place.exists():
-        place = place.with_name(f"{task}-{Path(agent).stem}-{stamp}-{number}")
+    while path.exists():
+        path = path.with_name(f"{name}-{number}")
         number += 1
-    return place
+    return path

@@ -1,4 +1,4 @@
-"""From what a person typed to a run: new ones, resumed ones, and those that measure a baseline."""
+"""Starts, resumes and creates runs, and measures baselines."""
 
 import sys
 from collections.abc import Mapping
@@ -33,7 +33,21 @@ def start_run(
     on_open: EnvironmentCallback | None = None,
     agent: agents.Agent | None = None,
 ) -> Result:
-    """A new run in a new folder; a worker that is given is not looked for by its name."""
+    """Create a run folder and execute the run.
+
+    Args:
+        setup: The task, its data, the runtime and the sandbox.
+        agent_spec: The agent with its options and models, or just the name or file of an agent.
+        out: The new run folder. It must be empty or not exist.
+        seed: The seed of the agent.
+        limits: Fields of `Limits` that replace those of the task.
+        on_open: Called once with the environment before the first step.
+        agent: The agent itself; by default it is created from `agent_spec`.
+
+    Raises:
+        UsageError: Something in the arguments does not exist or does not fit.
+        KeyboardInterrupt: The run was stopped and can be resumed.
+    """
     agent_spec = AgentSpec(agent=agent_spec) if isinstance(agent_spec, str) else agent_spec
     agent = agent or create_agent(agent_spec, seed, setup.sandbox.name)
     agent.check_sandbox(setup.sandbox.name)
@@ -51,12 +65,14 @@ def create_run(
     interactive: bool = False,
     models: ModelsByRole = MappingProxyType({}),
 ) -> RunFolder:
-    """A new run of which nothing has happened yet, for `proceed` to go on with; of the agent, no code is run."""
+    """Create the folder of a new run without running any code of the agent; `resume_run` executes it."""
     allowed = _merge_limits(setup, limits)
     for role, model in models.items() if allowed.dollars is not None else ():
         if model.price is None:
             name = agent_spec.models_by_role.get(role, f"the {role} model")
-            raise UsageError(f"--dollars needs a price, and none is known for {name}; pass --tokens instead")
+            raise UsageError(
+                f"--dollars needs a price, but no price is known for {name}. Use --tokens instead."
+            )
     file = Path(agent_spec.agent) if agent_spec.agent.endswith(".py") else None
     spec = setup.create_run_spec(
         agent_spec.replace(agent=file.name) if file else agent_spec, seed, allowed, interactive
@@ -65,22 +81,20 @@ def create_run(
 
 
 def create_agent(agent_spec: AgentSpec, seed: int, sandbox: str) -> agents.Agent:
-    """The agent with its models, ready to run in such a sandbox."""
-    kind = agents.load_agent_class(agent_spec.agent)
-    if kind.needs_model and not agent_spec.model:
+    """Create the agent with its models, for a sandbox of this name."""
+    agent_class = agents.load_agent_class(agent_spec.agent)
+    if agent_class.needs_model and not agent_spec.model:
         raise UsageError(
-            f"the agent {agent_spec.agent} needs a model: pass --model NAME (mlagentbench list models)"
+            f"The agent {agent_spec.agent} needs a model. Pass --model NAME (see: mlagentbench list models)"
         )
-    agent = agents.instantiate_agent(kind, seed, agent_spec.options, sandbox)
+    agent = agents.instantiate_agent(agent_class, seed, agent_spec.options, sandbox)
     agent.models = load_models(agent_spec)
     return agent
 
 
 def load_models(agent_spec: AgentSpec) -> ModelsByRole:
-    """The models that it names, by their roles."""
-    loaded = {
-        name: models.load_model(name) for name in agent_spec.models_by_role.values()
-    }  # one that plays two roles is one
+    """Load the models of an agent. A model with two roles is loaded once."""
+    loaded = {name: models.load_model(name) for name in agent_spec.models_by_role.values()}
     return {role: loaded[name] for role, name in agent_spec.models_by_role.items()}
 
 
@@ -88,7 +102,7 @@ def _merge_limits(setup: Setup, requested: dict[str, Any]) -> Limits:
     try:
         return Limits.model_validate({**setup.task.config.limits.model_dump(), **requested})
     except ValidationError as error:
-        raise UsageError(f"the limits of the run: {describe_validation_error(error)}") from error
+        raise UsageError(f"Limits of the run: {describe_validation_error(error)}") from error
 
 
 def resume_run(
@@ -99,7 +113,20 @@ def resume_run(
     setup: Setup | None = None,
     agent: agents.Agent | None = None,
 ) -> Result:
-    """Go on with a run that was stopped, killed or failed through no fault of the agent."""
+    """Resume a run that was stopped, was killed or ended with a fault.
+
+    Args:
+        path: The run folder.
+        from_step: Drop all later steps and continue after this one; by default, continue after the last step.
+        progress: Called with a line of text before each slow operation.
+        on_open: Called once with the environment before the first step.
+        setup: The setup, if the caller has it already.
+        agent: The agent itself; by default it is created again from run.json.
+
+    Raises:
+        UsageError: The run cannot be resumed.
+        KeyboardInterrupt: The run was stopped and can be resumed.
+    """
     folder = RunFolder(path)
     with folder.lock():
         setup = prepare_resume(folder, from_step, progress, setup)
@@ -111,31 +138,33 @@ def resume_run(
 def prepare_resume(
     folder: RunFolder, from_step: int | None, progress: ProgressCallback, setup: Setup | None = None
 ) -> Setup:
-    """What a run needs to go on, if it may."""
+    """Check that a run may be resumed, and prepare its setup."""
     folder.refuse_imported("resumed")
     result = folder.result
     if result and result.ending != "fault" and from_step is None:
         raise UsageError(
-            f"{folder.path} is finished ({result.ending}); pass --from-step to go on from an earlier step"
+            f"{folder.path} is finished ({result.ending}). Pass --from-step to continue from an earlier step."
         )
     setup = setup or restore_setup(folder.spec, progress)
-    if differing := find_changed_inputs(folder.spec, setup):
-        raise UsageError(f"{folder.path} cannot go on: its {' and '.join(differing)} changed since it began")
+    if changed := find_changed_inputs(folder.spec, setup):
+        raise UsageError(
+            f"{folder.path} cannot be resumed: its {' and '.join(changed)} changed since it started"
+        )
     return setup
 
 
 def _recreate_agent(folder: RunFolder) -> agents.Agent:
-    """The agent that began; a run whose steps came from outside has none here."""
+    """Create the agent of a run again; a session has no agent of its own."""
     spec = folder.spec
     if not folder.agent_file and spec.agent not in discovery.plugin_names("agents"):
         raise UsageError(
-            f"the steps of {folder.path} came from outside ({spec.agent}); go on with it from there"
+            f"The steps of {folder.path} were taken by another program ({spec.agent}). Resume it from there."
         )
     return create_agent(spec.replace(agent=str(folder.agent_file or spec.agent)), spec.seed, spec.sandbox)
 
 
 def prompt_user(question: str) -> str:
-    """The person at the terminal answers; closing the terminal is leaving, and the run can be resumed."""
+    """Ask the person at the terminal. At the end of input the run is stopped and can be resumed."""
     print(question, end="", file=sys.stderr, flush=True)
     line = sys.stdin.readline()
     if not line:
@@ -144,7 +173,7 @@ def prompt_user(question: str) -> str:
 
 
 def measure_baseline(setup: Setup, count: int, progress: ProgressCallback) -> tuple[Baseline, list[float]]:
-    """The untouched starter's scores over `count` seeds."""
+    """Run the unchanged starter with `count` seeds and store the baseline."""
     scores: list[float] = []
     for seed in range(count):
         with temporary_dir() as folder:
@@ -152,7 +181,7 @@ def measure_baseline(setup: Setup, count: int, progress: ProgressCallback) -> tu
         if result.ending == "fault":
             raise Fault(result.note)
         if result.score is None:
-            raise TaskFault(f"the starter of {result.task} leaves no valid submission: {result.note}")
+            raise TaskFault(f"The starter of {result.task} leaves no valid submission: {result.note}")
         scores.append(result.score)
-        progress(f"run {len(scores)} of {count}: {result.score:.6g}")
+        progress(f"run {len(scores)} of {count}: score {result.score:.6g}")
     return baselines.store_baseline(setup.task, setup.data, scores), scores

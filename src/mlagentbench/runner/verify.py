@@ -1,4 +1,4 @@
-"""Looks at a finished run again: every score and every hash that it claims is computed anew."""
+"""Verifies a finished run: recomputes its score, its hashes and every other claim of result.json."""
 
 import math
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from mlagentbench.runner.run import build_result
 from mlagentbench.runner.setup import Setup, find_changed_inputs, restore_setup
 from mlagentbench.system.progress import ProgressCallback
 
-# What is not computed again: when it was graded, where it lies, and words.
+# These do not follow from the record: a path, a duration and free text. The ending has a check of its own.
 UNVERIFIED_FIELDS = {"folder", "grading_seconds", "note", "ending"}
 
 
@@ -28,11 +28,20 @@ class Check(Record):
 
 
 def verify_run(folder: RunFolder, setup: Setup, trusted: bool = False) -> list[Check]:
-    """All claims of a finished run; an agent that came from a file is code, and run again only if it is trusted."""
+    """Check every claim of a finished run.
+
+    Args:
+        folder: The run folder.
+        setup: The task, its data, the runtime and the sandbox as they are now.
+        trusted: Replay the agent even if it comes from a file of the run folder, which executes its code.
+
+    Raises:
+        UsageError: The run is not finished, or it was imported.
+    """
     folder.refuse_imported("verified")
     result = folder.result
     if result is None:
-        raise UsageError(f"{folder.path} is not finished: mlagentbench resume {folder.path}")
+        raise UsageError(f"{folder.path} is not finished. To continue it: mlagentbench resume {folder.path}")
     checks = list(_check_inputs(folder, setup))
     problems = folder.open_store(setup.data, writable=False).find_problems()
     checks.append(
@@ -43,89 +52,88 @@ def verify_run(folder: RunFolder, setup: Setup, trusted: bool = False) -> list[C
         checks.append(_check_ending(folder, result, steps))
         checks += _check_result_fields(folder, setup, result, steps)
         if _is_replayable(folder, trusted):
-            different = replay(folder, setup)
-            what = "the agent, given the recorded replies, comes to the same steps"
-            checks.append(Check(what=what, holds=not different, detail=different))
+            divergence = replay(folder, setup)
+            what = "the agent takes the same steps when the record is replayed"
+            checks.append(Check(what=what, holds=not divergence, detail=divergence))
     except Fault as fault:
         checks.append(Check(what="the record can be read and graded", holds=False, detail=str(fault)))
     return checks
 
 
 def _is_replayable(folder: RunFolder, trusted: bool) -> bool:
-    """A person cannot; nor can an outside program, or an agent whose code is not at hand or is somebody else's."""
+    """Whether the agent can be run again: not a person, an outside program, or code that is not trusted."""
     if folder.agent_file:
         return trusted
-    known = folder.spec.agent in discovery.plugin_names("agents")
-    return (
-        known
-        and not folder.spec.interactive
-        and not agents.load_agent_class(folder.spec.agent).restarts_on_resume
-    )
+    if folder.spec.interactive or folder.spec.agent not in discovery.plugin_names("agents"):
+        return False
+    return not agents.load_agent_class(folder.spec.agent).restarts_on_resume
 
 
 def _check_inputs(folder: RunFolder, setup: Setup) -> Iterator[Check]:
-    differing = find_changed_inputs(folder.spec, setup)
+    changed = find_changed_inputs(folder.spec, setup)
     for name in ("task", "grader", "data", "runtime"):
-        yield Check(what=f"the {name} is the one that the run used", holds=name not in differing)
+        yield Check(what=f"the {name} is the one that the run used", holds=name not in changed)
     try:
         setup.data.verify_unchanged()
-        yield Check(what="the data is as it was prepared", holds=True)
+        yield Check(what="the prepared data is unchanged", holds=True)
     except UsageError as error:
-        yield Check(what="the data is as it was prepared", holds=False, detail=str(error))
+        yield Check(what="the prepared data is unchanged", holds=False, detail=str(error))
     known = find_baseline(setup.task, folder.spec.edition, setup.data)
     if known:
-        yield _check_equal("the baseline is the one that is known", folder.spec.baseline, known)
+        yield _check_equal("the baseline is the known one", folder.spec.baseline, known)
 
 
 def _check_ending(folder: RunFolder, result: Result, steps: list[Step]) -> Check:
     submitted = bool(steps) and steps[-1].call.action == "Final Answer" and not steps[-1].failed
-    fits = {
+    expected = {
         "submitted": submitted,
         "steps": not submitted and len(steps) == folder.spec.limits.steps,
         "fault": True,
     }
-    return Check(
-        what="the ending fits the record", holds=fits.get(result.ending, not submitted), detail=result.ending
-    )
+    holds = expected.get(result.ending, not submitted)
+    return Check(what="the ending matches the recorded steps", holds=holds, detail=result.ending)
 
 
 def _check_result_fields(
     folder: RunFolder, setup: Setup, claimed: Result, steps: list[Step]
 ) -> Iterator[Check]:
-    """Every field of the result, against the same computed again from the record."""
+    """Compare every field of the result with the value recomputed from the record."""
     store = folder.open_store(setup.data, writable=False)
-    again = Grade()
+    grading = Grade()
     if claimed.ending != "fault":
-        again = grade(setup.task, setup.data, store, len(steps), setup.sandbox, steps)
-    if _is_close(claimed.score, again.score, setup.task.config.repeatable):
-        again = again.replace(score=claimed.score)  # as near as this task's scores repeat themselves
-    found = build_result(folder, steps, claimed.ending, again)
+        grading = grade(setup.task, setup.data, store, len(steps), setup.sandbox, steps)
+    # Scores of some tasks repeat only within a tolerance. Within it, the claimed score is taken as correct.
+    if _is_close(claimed.score, grading.score, setup.task.config.repeatable):
+        grading = grading.replace(score=claimed.score)
+    recomputed = build_result(folder, steps, claimed.ending, grading)
     for name in [field for field in Result.model_fields if field not in UNVERIFIED_FIELDS]:
-        one, other = getattr(claimed, name), getattr(found, name)
-        holds = _is_close(one, other, 1e-9) if isinstance(other, float) else one == other
-        yield Check(
-            what=f"result.json: {name}", holds=holds, detail="" if holds else f"claimed {one}, found {other}"
-        )
+        expected, actual = getattr(claimed, name), getattr(recomputed, name)
+        tolerance = 1e-9 if isinstance(actual, float) else None
+        yield _check_equal(f"result.json: {name}", expected, actual, tolerance)
 
 
 def _is_close(one: float | None, other: float | None, tolerance: float) -> bool:
-    return one == other or (
-        one is not None and other is not None and math.isclose(one, other, rel_tol=tolerance)
-    )
+    if one is None or other is None:
+        return one == other
+    return one == other or math.isclose(one, other, rel_tol=tolerance)
 
 
-def _check_equal(what: str, claimed: object, found: object) -> Check:
-    holds = claimed == found
-    return Check(what=what, holds=holds, detail="" if holds else f"claimed {claimed}, found {found}")
+def _check_equal(what: str, claimed: object, recomputed: object, tolerance: float | None = None) -> Check:
+    holds = claimed == recomputed
+    if tolerance is not None and isinstance(claimed, float | int) and isinstance(recomputed, float):
+        holds = _is_close(claimed, recomputed, tolerance)
+    detail = "" if holds else f"recorded {claimed}, recomputed {recomputed}"
+    return Check(what=what, holds=holds, detail=detail)
 
 
 def regrade(folder: RunFolder, progress: ProgressCallback) -> tuple[int, Grade]:
-    """The number of the last step, and what the grader says now of what it left."""
-    setup, last = restore_setup(folder.spec, progress), len(folder.steps())
-    if differing := find_changed_inputs(folder.spec, setup):
-        progress(
-            f"note: the {' and '.join(differing)} changed since the run; this is not the score that it would have had"
-        )
-    return last, grade(
-        setup.task, setup.data, folder.open_store(setup.data, writable=False), last, setup.sandbox
-    )
+    """Grade the last step of a run with the current task.
+
+    Returns:
+        The number of the last step, and its grade.
+    """
+    setup, last_step = restore_setup(folder.spec, progress), len(folder.steps())
+    if changed := find_changed_inputs(folder.spec, setup):
+        progress(f"Note: the {' and '.join(changed)} changed since the run, so this score is not comparable.")
+    store = folder.open_store(setup.data, writable=False)
+    return last_step, grade(setup.task, setup.data, store, last_step, setup.sandbox)

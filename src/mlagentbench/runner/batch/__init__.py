@@ -1,1 +1,1 @@
-"""Many runs: a plan, its jobs, and the folder in which they become results."""
+"""Batches: a plan, its jobs, and the folder that holds their runs."""

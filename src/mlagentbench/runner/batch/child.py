@@ -1,4 +1,4 @@
-"""The process of one run: goes on with a run folder, or tells what kind of agent a file holds."""
+"""The child process of subprocess_runner: executes one run, or reports the traits of an agent file."""
 
 import os
 import signal
@@ -24,39 +24,42 @@ from mlagentbench.runner.start import resume_run
 
 
 def print_agent_traits(sandbox: str) -> None:
-    """The traits of an agent."""
-    who = AgentSpec.model_validate_json(sys.stdin.read())
+    """Read an AgentSpec from stdin, create the agent and print its traits to stdout."""
+    agent_spec = AgentSpec.model_validate_json(sys.stdin.read())
     with redirect_stdout(sys.stderr):
-        kind = agents.load_agent_class(who.agent)
-        agents.instantiate_agent(kind, 0, who.options, sandbox)
-    found = AgentTraits(needs_model=kind.needs_model, interactive=kind.interactive)
-    print(found.model_dump_json(), end="", flush=True)
+        agent_class = agents.load_agent_class(agent_spec.agent)
+        agents.instantiate_agent(agent_class, 0, agent_spec.options, sandbox)
+    traits = AgentTraits(needs_model=agent_class.needs_model, interactive=agent_class.interactive)
+    print(traits.model_dump_json(), end="", flush=True)
 
 
-def continue_run(place: Path, gpu: str, task: str) -> None:
-    """The run, to its end or until somebody asks it to stop."""
-    worlds: list[Environment] = []
+def continue_run(path: Path, gpu: str, task: str) -> None:
+    """Execute the run in folder `path` until it ends or is stopped by SIGTERM."""
+    environments: list[Environment] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
-        for env in worlds:
-            env.stop_token.request()  # should the agent catch even what is raised here
+        for env in environments:
+            env.stop_token.request()  # an agent may catch the exception below
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, stop)
-    setup = restore_setup(RunFolder(place).spec.replace(gpu=gpu, task=task), _print_to_stderr)
-    resume_run(place, None, _print_to_stderr, worlds.append, setup)
+    setup = restore_setup(RunFolder(path).spec.replace(gpu=gpu, task=task), _print_to_stderr)
+    resume_run(path, None, _print_to_stderr, environments.append, setup)
 
 
 def _print_to_stderr(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def main(parent: str, what: str, *words: str) -> int:
-    """Do it, and tell by the exit code what came of it."""
-    if os.getppid() != int(parent):
-        return EXIT_FAULT  # who died before it could be arranged that we die, too
+def main(parent_pid: str, command: str, *arguments: str) -> int:
+    """Execute the command and return the exit code."""
+    if os.getppid() != int(parent_pid):
+        return EXIT_FAULT  # the parent died before the kernel was told to kill this process with it
     try:
-        print_agent_traits(*words) if what == "traits" else continue_run(Path(words[0]), *words[1:])
+        if command == "traits":
+            print_agent_traits(*arguments)
+        else:
+            continue_run(Path(arguments[0]), *arguments[1:])
     except KeyboardInterrupt:
         return EXIT_STOPPED
     except UsageError as error:
@@ -71,4 +74,4 @@ def main(parent: str, what: str, *words: str) -> int:
 if __name__ == "__main__":
     code = main(*sys.argv[1:])
     sys.stderr.flush()
-    os._exit(code)  # whatever threads an agent has left behind
+    os._exit(code)  # does not wait for threads that an agent has left behind

@@ -1,4 +1,7 @@
-"""A batch on disk: batch.json says what is asked for, and one folder a run what came of it."""
+"""Reads and writes batch folders: batch.json, and one run folder for each job.
+
+docs/reference/run-folder.md lists every file with its fields.
+"""
 
 import os
 from collections.abc import Iterator
@@ -12,18 +15,19 @@ from mlagentbench.errors import Fault, UsageError
 from mlagentbench.records import Hashes, Record
 from mlagentbench.runner.batch.job import Job
 from mlagentbench.runner.batch.plan import Plan
+from mlagentbench.system.atomic_write import PARTIAL_SUFFIX, write_atomic
 from mlagentbench.system.format_version import reject_newer_format
 from mlagentbench.system.hashing import hash_file
 from mlagentbench.system.lock import is_locked, try_lock
-from mlagentbench.system.stop_token import STOP_FILE as STOP
+from mlagentbench.system.stop_token import STOP_FILE
 from mlagentbench.task import describe_validation_error
 
 BATCH_FORMAT = 1
-BATCH_FILES = {"batch.json", "batch.json.part", "batch.lock", "index.sqlite", STOP}
+BATCH_FILES = {"batch.json", "batch.lock", "index.sqlite", STOP_FILE}
 
 
 class BatchRecord(Record):
-    """batch.json: the plan, its jobs, and by hash all that results of one batch must have in common."""
+    """batch.json: the plan, its jobs, and the hashes of the inputs that all results of the batch share."""
 
     format: int = BATCH_FORMAT
     version: str = mlagentbench.__version__
@@ -34,52 +38,53 @@ class BatchRecord(Record):
 
 
 class BatchFolder:
-    """One batch's folder."""
+    """The folder of one batch."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @property
     def has_batch(self) -> bool:
-        """Whether a batch was ever begun here."""
+        """Whether a batch was ever started here."""
         return (self.path / "batch.json").is_file()
 
     @property
     def is_running(self) -> bool:
-        """Whether a process is at work on it."""
+        """Whether a process is running the batch."""
         return is_locked(self.path / "batch.lock")
 
     @contextmanager
     def lock(self) -> Iterator[bool]:
-        """Hold the folder alone; tells whether the last holder died over it."""
+        """Hold the exclusive lock of the batch, and yield whether the previous holder was killed."""
         self._create_folder()
         with (self.path / "batch.lock").open("a+") as file:
             if not try_lock(file):
                 raise UsageError(
-                    f"a batch is going on in {self.path}; look at it with: mlagentbench watch {self.path}"
+                    f"Another process is running the batch in {self.path}."
+                    f" To watch it: mlagentbench watch {self.path}"
                 )
             file.seek(0)
-            died = bool(file.read())
-            (self.path / STOP).unlink(missing_ok=True)  # it was meant for an earlier holder
-            with suppress(OSError):  # on a full disk nobody will know that we died
+            was_killed = bool(file.read())  # a holder that ends normally empties the file
+            (self.path / STOP_FILE).unlink(missing_ok=True)  # an old request, for an earlier process
+            with suppress(OSError):  # on a full disk the next holder cannot tell whether we were killed
                 file.truncate(0)
                 file.write(str(os.getpid()))
                 file.flush()
             try:
-                yield died
+                yield was_killed
             finally:
-                file.truncate(0)  # whoever is killed does not come here
+                file.truncate(0)
 
     def _create_folder(self) -> None:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            if not self.has_batch and any(path.name not in BATCH_FILES for path in self.path.iterdir()):
-                raise UsageError(f"{self.path} is not empty, and no batch; choose another --out")
+            if not self.has_batch and not all(map(_is_batch_file, self.path.iterdir())):
+                raise UsageError(f"{self.path} is not empty and holds no batch. Choose another --out.")
         except OSError as error:
-            raise UsageError(f"cannot make a batch in {self.path}: {error.strerror}") from error
+            raise UsageError(f"Cannot create a batch in {self.path}: {error.strerror}") from error
 
     def read_record(self) -> BatchRecord:
-        """What is asked for."""
+        """Read batch.json."""
         path = self.path / "batch.json"
         try:
             data = path.read_bytes()
@@ -91,20 +96,21 @@ class BatchFolder:
             raise UsageError(f"{path} cannot be read: {error.strerror}") from error
 
     def write_record(self, record: BatchRecord) -> None:
-        """Whole or not at all."""
-        whole = self.path / "batch.json.part"
+        """Write batch.json atomically."""
+        path = self.path / "batch.json"
         try:
-            whole.write_text(record.model_dump_json(indent=1), encoding="utf-8")
-            whole.rename(self.path / "batch.json")
+            write_atomic(path, record.model_dump_json(indent=1))
         except OSError as error:
-            with suppress(OSError):
-                whole.unlink()
-            raise Fault(f"cannot write {self.path / 'batch.json'}: {error.strerror}") from error
+            raise Fault(f"Cannot write {path}: {error.strerror}") from error
+
+
+def _is_batch_file(path: Path) -> bool:
+    return path.name in BATCH_FILES or path.name.endswith(PARTIAL_SUFFIX)
 
 
 def hash_agent_files(jobs: list[Job]) -> dict[str, str]:
-    """The content of agents that came from files."""
+    """Hash the files of agents that are not part of the package."""
     files = {job.agent_spec.agent for job in jobs if job.agent_spec.agent.endswith(".py")}
     if missing := [path for path in files if not Path(path).is_file()]:
-        raise UsageError(f"there is no file {missing[0]}")
+        raise UsageError(f"No such file: {missing[0]}")
     return {path: hash_file(Path(path)) for path in files}

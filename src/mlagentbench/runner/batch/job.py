@@ -1,4 +1,4 @@
-"""One run that a plan asks for, and the name by which its folder is found again."""
+"""A job: one run of a plan, and the name of its folder."""
 
 import json
 import re
@@ -10,11 +10,11 @@ from pydantic import AliasChoices, Field
 
 from mlagentbench.records import AgentSpec, Record
 
-MAX_NAME_PART_CHARS = 40  # characters of each part of a name
+MAX_NAME_PART_CHARS = 40
 
 
 class Job(Record):
-    """Everything that makes a run what it is; two jobs that differ in anything are two runs."""
+    """Everything that defines a run. Jobs that differ in any field are different runs."""
 
     task: str
     edition: str = "open"
@@ -27,26 +27,23 @@ class Job(Record):
 
     @property
     def name(self) -> str:
-        """The folder of the run: told by its parts, and by a hash of all where these do not tell everything."""
-        parts = [
-            self.task,
-            self.agent_spec.agent,
-            *([self.agent_spec.model] if self.agent_spec.model else []),
-            f"s{self.seed}",
-        ]
-        shown = [_to_name_part(part) for part in parts]
-        plain = Job(
-            task=self.task,
-            agent_spec=AgentSpec(agent=self.agent_spec.agent, model=self.agent_spec.model),
-            seed=self.seed,
+        """The name of the run folder, such as "imdb.act.local.s0".
+
+        A hash is appended if the readable parts do not identify the job.
+        """
+        agent, model = self.agent_spec.agent, self.agent_spec.model
+        parts = [self.task, agent, *([model] if model else []), f"s{self.seed}"]
+        name_parts = [_to_name_part(part) for part in parts]
+        identified_by_parts = Job(
+            task=self.task, agent_spec=AgentSpec(agent=agent, model=model), seed=self.seed
         )
-        if shown != parts or self != plain:
-            shown.append(blake3(self.canonical_json.encode()).hexdigest(length=5))
-        return ".".join(shown)
+        if name_parts != parts or self != identified_by_parts:
+            name_parts.append(blake3(self.canonical_json.encode()).hexdigest(length=5))
+        return ".".join(name_parts)
 
     @property
     def canonical_json(self) -> str:
-        """The same text for the same job, whatever order its parts were written in.
+        """The job as JSON that does not depend on the order of keys.
 
         Folder names contain a hash of this text, so it keeps the field names of format 1.
         """
@@ -58,11 +55,11 @@ class Job(Record):
 
     @property
     def setup_key(self) -> str:
-        """What it shares with other jobs: the task, its edition and its data."""
+        """Equal for jobs that share a setup: the task, its edition and its data."""
         return " ".join(filter(None, (self.task, self.edition, self.instance)))
 
 
-def _to_name_part(part: str) -> str:
-    """A part of a name that any file system takes; dots stand between parts only."""
-    last = Path(part).stem if part.endswith(".py") else part.rpartition("/")[2]
+def _to_name_part(text: str) -> str:
+    """Shorten `text` to characters that every file system accepts, without dots, which separate the parts."""
+    last = Path(text).stem if text.endswith(".py") else text.rpartition("/")[2]
     return re.sub(r"[^A-Za-z0-9_-]+", "-", last).strip("-")[:MAX_NAME_PART_CHARS] or "-"

@@ -1,4 +1,4 @@
-"""Runs jobs on this machine: as threads of this process, and apart from it where that could end."""
+"""Runs jobs on this machine."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -17,128 +17,129 @@ from mlagentbench.runner.run import build_result
 from mlagentbench.runner.setup import Setup, prepare_setup
 from mlagentbench.runner.start import create_run, resume_run
 from mlagentbench.sandbox.selection import create_sandbox
-from mlagentbench.system.progress import ProgressCallback
+from mlagentbench.system.progress import ProgressCallback, ignore_progress
 
-PARTIAL_FILE_PREFIXES = (".run-", "agent.py")  # of a beginning that was cut off
+PARTIAL_FILE_PREFIXES = (".run-", "agent.py")  # left if the process was killed while it created a run folder
 
 
 class JobRunner(Protocol):
-    """Whatever brings jobs to their end: this machine, or many."""
+    """Executes jobs: on this machine (`LocalRunner`) or on a cluster (`RayRunner`)."""
 
     def run(self, job: Job, gpu: str) -> Path:
-        """Go on with a job as far as it comes, and say where its folder lies: that tells what came of it.
+        """Start or resume a job, and return its run folder once it has ended or was stopped.
 
-        What cannot be begun is a UsageError; what cannot even be recorded, a Fault.
+        Raises:
+            UsageError: The job cannot be started.
+            Fault: The job cannot be recorded.
         """
 
     def stop(self) -> None:
-        """Let all jobs stop at their next moment; `run` then returns."""
+        """Ask all jobs to stop as soon as possible; their `run` calls then return."""
 
 
 class LocalRunner:
-    """Agents of ours are threads; those from files, and runs during which the last process died, are processes."""
+    """Runs agents of the package as threads of this process.
+
+    Agents from files get a process of their own, because their code may crash the interpreter. So do
+    `crash_suspects`, the jobs that were in progress when the previous process of the batch died.
+    """
 
     def __init__(self, out: Path, setups: dict[str, Setup], crash_suspects: Iterable[str] = ()) -> None:
         self.out, self.setups, self.crash_suspects = out, setups, set(crash_suspects)
-        self._hashes = {name: setup.hashes for name, setup in setups.items()}
+        self._hashes = {key: setup.hashes for key, setup in setups.items()}
         self._lock = Lock()
-        self._stops: set[Callable[[], None]] = set()
+        self._stop_functions: set[Callable[[], None]] = set()
         self._stopped = False
 
     def run(self, job: Job, gpu: str) -> Path:
-        """Begin or go on."""
-        place = self.out / job.name
-        self.run_in_folder(job, place, gpu, in_subprocess=job.name in self.crash_suspects)
-        return place
+        """Start or resume a job in the batch folder."""
+        path = self.out / job.name
+        self.run_in_folder(job, path, gpu, in_subprocess=job.name in self.crash_suspects)
+        return path
 
-    def run_in_folder(self, job: Job, place: Path, gpu: str, in_subprocess: bool) -> None:
-        """The same in any folder."""
+    def run_in_folder(self, job: Job, path: Path, gpu: str, in_subprocess: bool) -> None:
+        """Start or resume a job in the run folder `path`."""
         setup = self.setups[job.setup_key]
         setup = replace(setup, sandbox=create_sandbox(job.sandbox, gpu), record_access=job.record_access)
-        if not (place / "run.json").is_file():
+        if not (path / "run.json").is_file():
             self._require_unchanged(job, setup.hashes)
-            _remove_partial_files(place)
-            create_run(setup, job.agent_spec, place, job.seed, job.limits)
+            _remove_partial_files(path)
+            create_run(setup, job.agent_spec, path, job.seed, job.limits)
         if job.agent_spec.agent.endswith(".py") or in_subprocess:
-            self._run_in_subprocess(place, gpu, setup)
+            self._run_in_subprocess(path, gpu, setup)
         else:
-            self._run_in_thread(place, setup)
+            self._run_in_thread(path, setup)
 
     def stop(self) -> None:
-        """All of them, and whatever begins later."""
+        """Ask all jobs to stop, including those that start later."""
         with self._lock:
             self._stopped = True
-            for stop in self._stops:
+            for stop in self._stop_functions:
                 stop()
 
-    def _require_unchanged(self, job: Job, now: Hashes) -> None:
-        if differing := describe_changed_hashes(self._hashes[job.setup_key], now):
-            raise UsageError(f"the {differing} of {job.task} changed while the batch ran")
+    def _require_unchanged(self, job: Job, current: Hashes) -> None:
+        if changed := describe_changed_hashes(self._hashes[job.setup_key], current):
+            raise UsageError(f"The {changed} of {job.task} changed while the batch was running")
 
-    def _run_in_thread(self, place: Path, setup: Setup) -> None:
-        stops: list[Callable[[], None]] = []
+    def _run_in_thread(self, path: Path, setup: Setup) -> None:
+        stop_functions: list[Callable[[], None]] = []
 
-        def attend(env: Environment) -> None:
-            stops.append(env.stop_token.request)
+        def register(env: Environment) -> None:
+            stop_functions.append(env.stop_token.request)
             self._register_stop(env.stop_token.request)
 
         try:
-            resume_run(place, None, _ignore_progress, attend, setup)
-        except KeyboardInterrupt:  # it was asked to stop, and goes on another time
+            resume_run(path, None, ignore_progress, register, setup)
+        except KeyboardInterrupt:  # stopped; it can be resumed
             pass
         finally:
             with self._lock:
-                self._stops -= set(stops)
+                self._stop_functions -= set(stop_functions)
 
-    def _run_in_subprocess(self, place: Path, gpu: str, setup: Setup) -> None:
-        child = RunProcess(place, gpu, setup.task.folder)
-        self._register_stop(child.stop)
+    def _run_in_subprocess(self, path: Path, gpu: str, setup: Setup) -> None:
+        process = RunProcess(path, gpu, setup.task.folder)
+        self._register_stop(process.stop)
         try:
-            trouble = child.wait()
+            failure = process.wait()
         finally:
             with self._lock:
-                self._stops.discard(child.stop)
-        if trouble:
-            record_process_death(place, trouble)
+                self._stop_functions.discard(process.stop)
+        if failure:
+            record_process_death(path, failure)
 
     def _register_stop(self, stop: Callable[[], None]) -> None:
         with self._lock:
-            self._stops.add(stop)
+            self._stop_functions.add(stop)
             if self._stopped:
                 stop()
 
 
-def record_process_death(place: Path, trouble: str) -> None:
-    """Record a death as what it is: a fault of this try."""
-    folder = RunFolder(place)
+def record_process_death(path: Path, note: str) -> None:
+    """Write a result with the ending "fault" for a run whose process died."""
+    folder = RunFolder(path)
     with folder.lock():
-        result = folder.result
-        if result is None:
-            found = build_result(folder, list(folder.steps()), "fault", Grade())
-            folder.write_result(found.replace(note=trouble))
+        if folder.result is None:
+            result = build_result(folder, list(folder.steps()), "fault", Grade())
+            folder.write_result(result.replace(note=note))
 
 
-def _remove_partial_files(place: Path) -> None:
-    """Remove what is left of a beginning that was cut off; anything else is not ours to remove."""
-    for path in place.iterdir() if place.is_dir() else ():
-        if path.name.startswith(PARTIAL_FILE_PREFIXES):
-            path.unlink()
+def _remove_partial_files(path: Path) -> None:
+    """Remove what a killed process left while it created the folder, and nothing else."""
+    for file in path.iterdir() if path.is_dir() else ():
+        if file.name.startswith(PARTIAL_FILE_PREFIXES):
+            file.unlink()
 
 
-def _ignore_progress(line: str) -> None:
-    pass
-
-
-def describe_changed_hashes(before: Hashes, now: Hashes) -> str:
-    """What is not as it was, in words."""
-    known = before.model_dump()
-    return " and ".join(name for name, value in now.model_dump().items() if known[name] != value)
+def describe_changed_hashes(recorded: Hashes, current: Hashes) -> str:
+    """Name the hashes that differ, as in "task and grader"."""
+    before = recorded.model_dump()
+    return " and ".join(name for name, value in current.model_dump().items() if before[name] != value)
 
 
 def prepare_setups(jobs: Iterable[Job], progress: ProgressCallback) -> dict[str, Setup]:
-    """Task, data and runtime of all the jobs, made once where they are missing."""
-    found: dict[str, Setup] = {}
+    """Prepare the task, data and runtime of all jobs, once for each setup key."""
+    setups: dict[str, Setup] = {}
     for job in jobs:
-        if job.setup_key not in found:
-            found[job.setup_key] = prepare_setup(job.task, job.edition, job.sandbox, progress, job.instance)
-    return found
+        if job.setup_key not in setups:
+            setups[job.setup_key] = prepare_setup(job.task, job.edition, job.sandbox, progress, job.instance)
+    return setups

@@ -1,4 +1,4 @@
-"""From a plan and a folder to results: a new batch, or one that goes on where it stopped."""
+"""Starts or resumes a batch: from a plan and a folder to results."""
 
 import ctypes
 import resource
@@ -28,25 +28,35 @@ from mlagentbench.sandbox.gpu import granted_devices
 from mlagentbench.system.hardware import detect_hardware
 from mlagentbench.system.progress import ProgressCallback
 
-# Whoever runs jobs is told the folder, what they need, and which of them may have ended the last process.
+# Creates a runner from the batch folder, the setups by their keys, and the names of the jobs that were in
+# progress when the previous process of the batch died: one of them may have killed it.
 RunnerFactory = Callable[[Path, dict[str, Setup], set[str]], JobRunner]
-M_ARENA_MAX = -8  # of mallopt
-START_ORDER = ("stopped", "running", "queued", "fault")  # what was begun comes first, what failed last
+M_ARENA_MAX = -8  # from malloc.h
+START_ORDER = ("stopped", "running", "queued", "fault")  # started runs first, failed runs last
 
 
 class BatchOutcome(Record):
-    """How far a batch came: why it stopped short if it did, and which jobs it could do nothing about."""
+    """The state of a batch when `run_batch` returns.
+
+    Attributes:
+        status: The state of every run.
+        results: The results of the plan's jobs, in the order of the plan.
+        stop_reason: Why the batch stopped early, if it did.
+        interrupted: Whether the user stopped it.
+        has_unstopped_runs: Whether some runs did not stop in time.
+        errors: By job name, why a job could not be started or recorded.
+    """
 
     status: BatchStatus
     results: tuple[Result, ...]
     stop_reason: str = ""
     interrupted: bool = False
-    has_unstopped_runs: bool = False  # some runs did not stop in time
+    has_unstopped_runs: bool = False
     errors: dict[str, str] = Field(default_factory=dict)
 
     @property
     def is_complete(self) -> bool:
-        """Whether every job has its result."""
+        """Whether every job has a result."""
         return self.status.totals.done == self.status.totals.runs
 
 
@@ -58,119 +68,137 @@ def run_batch(
     on_status: StatusCallback,
     runner_factory: RunnerFactory = LocalRunner,
 ) -> BatchOutcome:
-    """Run a batch, or go on with it; whatever a person must mend is said before anything begins."""
+    """Run a batch, or resume it if the folder holds one.
+
+    Args:
+        path: The batch folder.
+        plan: The plan; None for the one of an existing batch.
+        slots: One entry for each run that may be in progress at a time: the GPU of that slot, or "".
+        progress: Called with a line of text before each slow operation.
+        on_status: Called about once a second with the state of all runs.
+        runner_factory: Creates the runner: this machine by default, or a Ray cluster.
+
+    Raises:
+        UsageError: Something in the plan does not exist, or changed since the batch started. It is raised
+            before the first run starts.
+    """
     _use_one_malloc_arena()
     folder = BatchFolder(path)
     jobs = plan.expand_jobs() if plan else []
-    with folder.lock() as died:
-        old = folder.read_record() if folder.has_batch else None
+    with folder.lock() as was_killed:
+        previous = folder.read_record() if folder.has_batch else None
         if plan is None:
-            if old is None:
-                raise UsageError(f"{path} holds no batch to go on with: name a plan, or tasks and agents")
-            plan, jobs = old.plan, list(old.jobs)
+            if previous is None:
+                raise UsageError(f"{path} holds no batch to resume. Pass a plan, or --task and --agent.")
+            plan, jobs = previous.plan, list(previous.jobs)
         record = BatchRecord(plan=plan, jobs=tuple(jobs))
-        survey = BatchFollower(path)
-        survey.follow_plan(record)
-        todo = _select_unfinished(survey.refresh(), jobs, plan)
-        setups = prepare_setups(todo, progress)
-        hashes = {name: setup.hashes for name, setup in setups.items()}
-        record = _merge_pinned_hashes(path, record.replace(hashes=hashes, agents=hash_agent_files(todo)), old)
+        follower = BatchFollower(path)
+        follower.follow_plan(record)
+        unfinished = _select_unfinished(follower.refresh(), jobs, plan)
+        setups = prepare_setups(unfinished, progress)
+        hashes = {key: setup.hashes for key, setup in setups.items()}
+        record = record.replace(hashes=hashes, agents=hash_agent_files(unfinished))
+        record = _merge_pinned_hashes(path, record, previous)
         folder.write_record(record)
-        survey.follow_plan(record)
-        suspects = (
-            {job.name for job in todo if (path / job.name / "run.json").is_file()} if died else set[str]()
-        )
+        follower.follow_plan(record)
+        started = {job.name for job in unfinished if (path / job.name / "run.json").is_file()}
+        runner = runner_factory(path, setups, started if was_killed else set())
         if runner_factory is LocalRunner:
-            _warn_about_memory(todo, setups, len(slots), progress)
-        batch = Scheduler(survey, plan, runner_factory(path, setups, suspects), slots, on_status, progress)
-        for job in todo:
-            batch.add(job)
+            _warn_about_memory(unfinished, setups, len(slots), progress)
+        scheduler = Scheduler(follower, plan, runner, slots, on_status, progress)
+        for job in unfinished:
+            scheduler.add(job)
         _raise_open_file_limit()
-        with _signals_handled(batch):
-            batch.run()
+        with _signals_handled(scheduler):
+            scheduler.run()
         return BatchOutcome(
-            status=batch.status,
-            results=tuple(survey.results()),
-            stop_reason=batch.stop_reason,
-            interrupted=batch.interrupted,
-            has_unstopped_runs=batch.has_unstopped_runs,
-            errors=batch.errors,
+            status=scheduler.status,
+            results=tuple(follower.results()),
+            stop_reason=scheduler.stop_reason,
+            interrupted=scheduler.interrupted,
+            has_unstopped_runs=scheduler.has_unstopped_runs,
+            errors=scheduler.errors,
         )
 
 
-def _select_unfinished(view: BatchStatus, jobs: list[Job], plan: Plan) -> list[Job]:
-    """Jobs without a result, as far as they are not given up."""
-    standings = {each.name: each for each in view.runs}
-    open_ones = [(standings[job.name], job) for job in jobs]
-    open_ones = [
-        (each, job) for each, job in open_ones if each.state != "finished" and each.faults < plan.tries
+def _select_unfinished(status: BatchStatus, jobs: list[Job], plan: Plan) -> list[Job]:
+    """Select the jobs that have no result and did not use up their attempts, in the order to start them."""
+    runs = {run.name: run for run in status.runs}
+    unfinished = [
+        job for job in jobs if runs[job.name].state != "finished" and runs[job.name].faults < plan.tries
     ]
-    return [job for each, job in sorted(open_ones, key=lambda pair: START_ORDER.index(pair[0].state))]
+    return sorted(unfinished, key=lambda job: START_ORDER.index(runs[job.name].state))
 
 
-def _merge_pinned_hashes(path: Path, record: BatchRecord, old: BatchRecord | None) -> BatchRecord:
-    """The record with what was pinned before; results of one batch must not depend on different things."""
-    if old is None:
+def _merge_pinned_hashes(path: Path, record: BatchRecord, previous: BatchRecord | None) -> BatchRecord:
+    """Add the hashes that were recorded before; raise UsageError if an input of the batch changed."""
+    if previous is None:
         return record
-    for name, now in record.hashes.items():
-        if name in old.hashes and (differing := describe_changed_hashes(old.hashes[name], now)):
-            raise _changed_input_error(path, f"the {differing} of {name.partition(' ')[0]}")
-    for agent, content in record.agents.items():
-        if old.agents.get(agent, content) != content:
+    for key, current in record.hashes.items():
+        if key in previous.hashes and (changed := describe_changed_hashes(previous.hashes[key], current)):
+            raise _changed_input_error(path, f"the {changed} of {key.partition(' ')[0]}")
+    for agent, digest in record.agents.items():
+        if previous.agents.get(agent, digest) != digest:
             raise _changed_input_error(path, f"the agent {agent}")
-    pinned: dict[str, Hashes] = {**old.hashes, **record.hashes}
-    return record.replace(hashes=pinned, agents={**old.agents, **record.agents})
+    hashes: dict[str, Hashes] = {**previous.hashes, **record.hashes}
+    return record.replace(hashes=hashes, agents={**previous.agents, **record.agents})
 
 
-def _warn_about_memory(jobs: list[Job], setups: dict[str, Setup], slots: int, say: ProgressCallback) -> None:
-    """Scripts may use all the memory that they are allowed, and all at once."""
-    allowed = (
+def _warn_about_memory(
+    jobs: list[Job], setups: dict[str, Setup], slots: int, progress: ProgressCallback
+) -> None:
+    """Warn if the memory limits of the scripts that may run at the same time exceed the machine's memory."""
+    limits_gb = (
         job.limits.get("memory_gb", setups[job.setup_key].task.config.limits.memory_gb) for job in jobs
     )
-    asked, there = sum(sorted(allowed)[-slots:]), detect_hardware().memory_gb
-    if asked > there:
-        say(
-            f"note: the scripts of {slots} runs at a time may use {asked:g} GB of memory, and there are {there:g} GB"
+    needed_gb, available_gb = sum(sorted(limits_gb)[-slots:]), detect_hardware().memory_gb
+    if needed_gb > available_gb:
+        progress(
+            f"Note: the scripts of {slots} parallel runs may use {needed_gb:g} GB of memory;"
+            f" this machine has {available_gb:g} GB."
         )
 
 
 def _changed_input_error(path: Path, what: str) -> UsageError:
     return UsageError(
-        f"{path} cannot go on: {what} changed since it began; choose another --out for a new batch"
+        f"{path} cannot be resumed: {what} changed since it started. Choose another --out for a new batch."
     )
 
 
 def _use_one_malloc_arena() -> None:
-    """Let all threads allocate from one place: glibc gives them many, each of which keeps what it once needed."""
-    with suppress(AttributeError):  # another C library
+    """Make all threads share one malloc arena: glibc creates several, and each keeps its peak size."""
+    with suppress(AttributeError):  # a C library without mallopt
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
 
 
 def _raise_open_file_limit() -> None:
-    """A run with a script under way has about ten files open, and there may be hundreds of runs."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    """Raise the soft limit to the hard one: a run with a script has about ten files open."""
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
 
 
 @contextmanager
-def _signals_handled(batch: Scheduler) -> Iterator[None]:
-    """Ctrl-C lets it stop, and so does SIGTERM, which clusters send; who ignores a signal goes on ignoring it."""
+def _signals_handled(scheduler: Scheduler) -> Iterator[None]:
+    """Stop the batch on Ctrl-C and on SIGTERM, which clusters send. An ignored signal stays ignored."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    known = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    heard = {number: before for number, before in known.items() if before != signal.SIG_IGN}
-    for number in heard:
-        signal.signal(number, batch.handle_signal)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    replaced = {number: handler for number, handler in handlers.items() if handler != signal.SIG_IGN}
+    for number in replaced:
+        signal.signal(number, scheduler.handle_signal)
     try:
         yield
     finally:
-        for number, before in heard.items():
-            signal.signal(number, before)
+        for number, handler in replaced.items():
+            signal.signal(number, handler)
 
 
 def assign_gpus_to_slots(jobs: int | None, gpu: str) -> list[str]:
-    """The GPU of each slot: so many jobs at a time, dealt out over the GPUs in turn; without GPUs they have none."""
-    numbers = [path.name[6:] for path in granted_devices(gpu) if path.name[6:].isdigit()]
-    numbers = numbers or [""]
+    """Assign a GPU number to each of `jobs` slots in turn; without GPUs, the slots are empty strings.
+
+    By default there is one slot for each GPU.
+    """
+    names = [path.name.removeprefix("nvidia") for path in granted_devices(gpu)]
+    numbers = [name for name in names if name.isdigit()] or [""]
     return [numbers[slot % len(numbers)] for slot in range(jobs or len(numbers))]

@@ -1,4 +1,4 @@
-"""plan.toml: tasks, agents, models, seeds and limits, of which every combination is a run."""
+"""plan.toml: tasks, agents, models, seeds and limits. Every combination is a run."""
 
 import tomllib
 from collections.abc import Iterator
@@ -19,25 +19,28 @@ from mlagentbench.sandbox.access_log.recording import require_access_log_support
 from mlagentbench.sandbox.selection import create_sandbox
 from mlagentbench.task import Task, describe_validation_error
 
+# The fields of Limits that a plan may set.
 LIMIT_KEYS = ("steps", "hours", "tokens", "dollars", "script_minutes", "memory_gb")
+# An override of the first key removes the second one from the file.
+REPLACED_KEYS = (("seeds", "repetitions"), ("repetitions", "seeds"), ("record_access", "ledger"))
 
 
 class AgentPlan(Record):
-    """An agent, and what it is told."""
+    """An agent and its options."""
 
     name: str
     options: dict[str, Any] = Field(default_factory=dict)
 
 
 class Budget(Record):
-    """What all runs together may use; hours are those of the runs, added up."""
+    """Limits for the sum over all runs; hours are wall-clock hours of the runs."""
 
     dollars: float | None = Field(gt=0, default=None)
     hours: float | None = Field(gt=0, default=None)
 
 
 class Plan(Record):
-    """What plan.toml may say; anything else is an error."""
+    """The keys of plan.toml. Unknown keys are errors."""
 
     tasks: tuple[str, ...] = Field(min_length=1)
     agents: tuple[AgentPlan, ...] = Field(min_length=1)
@@ -59,7 +62,7 @@ class Plan(Record):
     @classmethod
     def _check_seeds(cls, given: Any) -> Any:
         if isinstance(given, dict) and given.get("seeds") and "repetitions" in given:
-            raise ValueError("repetitions and seeds exclude each other")
+            raise ValueError("repetitions and seeds are mutually exclusive")
         return given
 
     @field_validator("agents", mode="before")
@@ -67,13 +70,13 @@ class Plan(Record):
     def _expand_agent_names(cls, given: Any) -> Any:
         if not isinstance(given, list | tuple):
             return given
-        return [{"name": each} if isinstance(each, str) else each for each in given]
+        return [{"name": agent} if isinstance(agent, str) else agent for agent in given]
 
     @field_validator("limits")
     @classmethod
     def _check_limits(cls, given: dict[str, Any]) -> dict[str, Any]:
         if unknown := set(given) - set(LIMIT_KEYS):
-            raise ValueError(f"there is no {sorted(unknown)[0]!r}; there are: {', '.join(LIMIT_KEYS)}")
+            raise ValueError(f"no such limit: {sorted(unknown)[0]!r}; available: {', '.join(LIMIT_KEYS)}")
         try:
             checked = Limits.model_validate(given).model_dump()
         except ValidationError as error:
@@ -81,12 +84,18 @@ class Plan(Record):
         return {name: checked[name] for name in sorted(given)}
 
     def expand_jobs(self) -> list[Job]:
-        """Every combination, once; seed by seed, so that a batch that is cut short has something of everything."""
+        """Create one job for each combination.
+
+        Jobs are ordered by seed, so that a batch that is stopped early has results for every combination.
+
+        Raises:
+            UsageError: A task, agent, model or sandbox does not exist or does not fit.
+        """
         create_sandbox(self.sandbox)
         if self.record_access:
             require_access_log_support(self.sandbox)
         tasks = [_resolve_task(name, self.edition) for name in self.tasks]
-        contestants = [who for agent in self.agents for who in self._agent_specs(agent)]
+        agent_specs = [agent_spec for agent in self.agents for agent_spec in self._agent_specs(agent)]
         seeds = self.seeds or range(self.repetitions)
         common: dict[str, Any] = {
             "edition": self.edition,
@@ -95,36 +104,36 @@ class Plan(Record):
             "record_access": self.record_access,
             "limits": self.limits,
         }
-        found = [
-            Job(task=task, agent_spec=who, seed=seed, **common)
-            for seed, task, who in product(seeds, tasks, contestants)
+        jobs = [
+            Job(task=task, agent_spec=agent_spec, seed=seed, **common)
+            for seed, task, agent_spec in product(seeds, tasks, agent_specs)
         ]
-        return list({job.name: job for job in found}.values())
+        return list({job.name: job for job in jobs}.values())  # a plan may name a task or an agent twice
 
     def _agent_specs(self, agent: AgentPlan) -> Iterator[AgentSpec]:
         file = Path(agent.name).absolute() if agent.name.endswith(".py") else None
-        who = AgentSpec(agent=str(file or agent.name), options=agent.options)
-        kind = inspect_agent(who, self.sandbox)
-        if kind.interactive:
-            raise UsageError(f"the agent {agent.name} needs a person, and cannot work in a batch")
-        if not kind.needs_model:
-            yield who
+        agent_spec = AgentSpec(agent=str(file or agent.name), options=agent.options)
+        traits = inspect_agent(agent_spec, self.sandbox)
+        if traits.interactive:
+            raise UsageError(f"The agent {agent.name} is interactive and cannot run in a batch")
+        if not traits.needs_model:
+            yield agent_spec
             return
         if not self.models:
             raise UsageError(
-                f"the agent {agent.name} needs a model: name some as models, or pass --model NAME"
+                f"The agent {agent.name} needs a model. Add `models` to the plan or pass --model NAME."
             )
         for name in (*self.models, self.fast_model, self.edit_model):
             if name:
                 self._require_price(name, models.load_model(name))
         for model in self.models:
-            yield who.replace(model=model, fast_model=self.fast_model, edit_model=self.edit_model)
+            yield agent_spec.replace(model=model, fast_model=self.fast_model, edit_model=self.edit_model)
 
     def _require_price(self, name: str, model: Model) -> None:
-        limited = self.budget.dollars is not None or self.limits.get("dollars") is not None
-        if limited and model.price is None:
+        has_dollar_limit = self.budget.dollars is not None or self.limits.get("dollars") is not None
+        if has_dollar_limit and model.price is None:
             raise UsageError(
-                f"a limit in dollars needs a price, and none is known for {name}; limit tokens instead"
+                f"A limit in dollars needs a price, but no price is known for {name}. Limit tokens instead."
             )
 
 
@@ -135,48 +144,54 @@ def _resolve_task(name: str, edition: str) -> str:
 
 
 def read_plan(path: Path | None, overrides: dict[str, Any]) -> Plan:
-    """The plan in a file, with what was given besides in place of what it says; or the one that was given whole.
+    """Read a plan file and replace some of its keys.
 
-    `options` are for all of its agents.
+    Args:
+        path: plan.toml; None if `overrides` is the whole plan.
+        overrides: Keys that replace those of the file. Tables (`limits`, `budget`) are merged. The extra key
+            `options` is added to the options of every agent.
+
+    Raises:
+        UsageError: The file cannot be read, or the plan is not valid.
     """
     overrides = dict(overrides)
     try:
-        told = tomllib.loads(path.read_text(encoding="utf-8")) if path else {}
+        from_file = tomllib.loads(path.read_text(encoding="utf-8")) if path else {}
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from error
+        raise UsageError(f"Cannot read {path}: {getattr(error, 'strerror', error)}") from error
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path}: not valid TOML: {error}") from error
-    for one, other in (("seeds", "repetitions"), ("repetitions", "seeds")):
-        if one in overrides:
-            told.pop(other, None)
+        raise UsageError(f"{path} is not valid TOML: {error}") from error
+    for key, replaced in REPLACED_KEYS:
+        if key in overrides:
+            from_file.pop(replaced, None)
     options = overrides.pop("options", {})
     for name in ("limits", "budget"):
-        if isinstance(told.get(name, {}), dict) and name in overrides:
-            overrides = {**overrides, name: {**told.get(name, {}), **overrides[name]}}
+        if isinstance(from_file.get(name, {}), dict) and name in overrides:
+            overrides = {**overrides, name: {**from_file.get(name, {}), **overrides[name]}}
     try:
-        plan = Plan.model_validate({**told, **overrides})
-        return plan.replace(
-            agents=tuple(each.replace(options={**each.options, **options}) for each in plan.agents)
-        )
+        plan = Plan.model_validate({**from_file, **overrides})
     except ValidationError as error:
-        raise UsageError(f"{path or 'the plan'}: {_explain_plan_error(error)}") from error
+        raise UsageError(f"{path or 'Plan'}: {_explain_plan_error(error)}") from error
+    agents = (agent.replace(options={**agent.options, **options}) for agent in plan.agents)
+    return plan.replace(agents=tuple(agents))
 
 
 def _explain_plan_error(error: ValidationError) -> str:
-    """What is wrong with a plan, in the words of TOML; for a key that does not exist, the one that may be meant."""
-    told = (
+    """Describe what is wrong in terms of TOML, and suggest a key for one that does not exist."""
+    message = (
         describe_validation_error(error)
         .replace("value error, ", "")
         .replace("valid tuple", "list")
         .removeprefix("it: ")
     )
-    unknown = [each["loc"] for each in error.errors() if each["type"] == "extra_forbidden"]
+    unknown = [problem["loc"] for problem in error.errors() if problem["type"] == "extra_forbidden"]
     if not unknown:
-        return told
-    *above, key = map(str, unknown[0])
-    if not above and key in LIMIT_KEYS:
-        return f"{told}; it belongs below [limits]"
+        return message
+    *parents, key = map(str, unknown[0])
+    if not parents and key in LIMIT_KEYS:
+        return f"{message}; it belongs in [limits]"
     tables: dict[str, type[Record]] = {"budget": Budget, "agents": AgentPlan}
-    known = list(tables.get(above[0] if above else "", Plan).model_fields)
-    near = get_close_matches(key, known, 1, cutoff=0.7)
-    return f"{told}; did you mean {near[0]!r}?" if near else f"{told}; there are: {', '.join(known)}"
+    known = list(tables.get(parents[0] if parents else "", Plan).model_fields)
+    similar = get_close_matches(key, known, 1, cutoff=0.7)
+    hint = f"did you mean {similar[0]!r}?" if similar else f"available: {', '.join(known)}"
+    return f"{message}; {hint}"

@@ -1,4 +1,4 @@
-"""How a run stands, told by its files alone: also one of another process, and one that ended long ago."""
+"""Reads the state of a run from its files, whether it is running in another process or ended long ago."""
 
 import json
 from collections.abc import Iterator
@@ -17,11 +17,17 @@ from mlagentbench.runner.folder import RunFolder
 from mlagentbench.system.lock import is_locked
 
 RunState = Literal["queued", "running", "stopped", "finished", "fault"]
-MAX_ACTION_CHARS = 80  # characters of an action
+MAX_ACTION_CHARS = 80
+# The fields of Result that a RunStatus repeats.
+RESULT_FIELDS = ("steps", "seconds", "tokens", "dollars", "score", "success", "valid", "ending", "note")
 
 
 class RunStatus(Record):
-    """One run as somebody who watches sees it."""
+    """The state of one run, as `watch` shows it.
+
+    `planned` is False for runs in the folder that the current plan does not contain. `faults` counts the
+    attempts that ended with a fault.
+    """
 
     name: str
     task: str
@@ -44,29 +50,27 @@ class RunStatus(Record):
 
 
 class RunFollower:
-    """Looks at one run again and again, and reads only what is new."""
+    """Follows one run: each `refresh` reads only what is new."""
 
-    def __init__(self, place: Path, job: Job | None = None) -> None:
-        self.path = place
+    def __init__(self, path: Path, job: Job | None = None) -> None:
+        self.path = path
         self.result: Result | None = None
-        self._stamp: FileStamp | None = None
-        self._trace, self._calls = (
-            JournalTail(place / "trace.jsonl"),
-            JournalTail(place / "model_calls.jsonl"),
-        )
+        self._result_stamp: FileStamp | None = None
+        self._trace = JournalTail(path / "trace.jsonl")
+        self._model_calls = JournalTail(path / "model_calls.jsonl")
         self._tokens, self._dollars = 0, 0.0
-        self._clock = 0.0  # of the last step
-        self._since: float | None = None  # it was done, as far as we saw
-        self.status = _initial_status(place, job)
+        self._last_clock = 0.0  # seconds of the run at its last step
+        self._last_step_seen: float | None = None  # when we first saw that step, if the run is in progress
+        self.status = _initial_status(path, job)
 
     def refresh(self, index: ResultIndex | None = None) -> RunStatus:
-        """How it stands now; what cannot be read just now, for want of files perhaps, stands as it did."""
+        """Read the current state. If files cannot be read just now, the last known state is returned."""
         with suppress(OSError):
             stamp = _file_stamp(self.path / "result.json")
             if stamp is None:
-                self._stamp, self.result = None, None
+                self._result_stamp, self.result = None, None
                 self._read_progress()
-            elif stamp != self._stamp:
+            elif stamp != self._result_stamp:
                 self._read_result(stamp, index)
         return self.status
 
@@ -80,98 +84,112 @@ class RunFollower:
                 return
             if index:
                 index.add(self.path.name, stamp, result)
-        self._stamp, self.result = stamp, result.replace(folder=str(self.path.resolve()))
-        names = ("steps", "seconds", "tokens", "dollars", "score", "success", "valid", "ending", "note")
-        told: dict[str, Any] = {name: getattr(result, name) for name in names}
-        fault = result.ending == "fault"
-        told["faults"] = self._count_earlier_faults() + fault if fault else self.status.faults
-        self.status = self.status.replace(state="fault" if fault else "finished", action="", **told)
+        self._result_stamp, self.result = stamp, result.replace(folder=str(self.path.resolve()))
+        is_fault = result.ending == "fault"
+        self.status = self.status.replace(
+            state="fault" if is_fault else "finished",
+            action="",
+            faults=self._count_earlier_faults() + 1 if is_fault else self.status.faults,
+            **{name: getattr(result, name) for name in RESULT_FIELDS},
+        )
 
     def _count_earlier_faults(self) -> int:
-        """Earlier tries that ended as faults; others were set aside by somebody who resumed from an earlier step."""
-        found = 0
+        """Count earlier attempts that ended with a fault, not those archived by `resume --from-step`."""
+        count = 0
         for path in self.path.glob("result-*.json"):
             with suppress(OSError, ValueError):
-                found += json.loads(path.read_bytes()).get("ending") == "fault"
-        return found
+                count += json.loads(path.read_bytes()).get("ending") == "fault"
+        return count
 
     def _read_progress(self) -> None:
-        """Of a run without a result: how far it has come."""
+        """Read how far a run without a result has come."""
         if not (self.path / "run.json").is_file():
             if self.status.state != "queued":
                 self.status = self.status.replace(state="queued")
             return
-        told: dict[str, Any] = {"state": "running" if is_locked(self.path / "run.lock") else "stopped"}
+        changes: dict[str, Any] = {"state": "running" if is_locked(self.path / "run.lock") else "stopped"}
         for step in self._trace.read_new_lines():
-            self._clock, self._since = step["clock"], monotonic()
-            told["steps"], told["action"] = step["number"], _format_action(step["call"])
-        if told["state"] != "running":
-            self._since = None
-        elif self._since is None:
-            self._since = monotonic()
-        told["seconds"] = self._clock + (monotonic() - self._since if self._since else 0.0)
-        if self._calls.was_truncated:
+            self._last_clock, self._last_step_seen = step["clock"], monotonic()
+            changes["steps"], changes["action"] = step["number"], _format_action(step["call"])
+        if changes["state"] != "running":
+            self._last_step_seen = None
+        elif self._last_step_seen is None:
+            self._last_step_seen = monotonic()
+        seconds_since_step = monotonic() - self._last_step_seen if self._last_step_seen else 0.0
+        changes["seconds"] = self._last_clock + seconds_since_step
+        if self._model_calls.reset_if_truncated():
             self._tokens, self._dollars = 0, 0.0
-        for call in self._calls.read_new_lines():
+        for call in self._model_calls.read_new_lines():
             reply = call["reply"] or {}
             self._tokens += reply.get("input_tokens", 0) + reply.get("output_tokens", 0)
             self._dollars += reply.get("dollars", 0.0)
-        told |= {"tokens": self._tokens, "dollars": self._dollars, "score": None, "ending": None, "note": ""}
-        if any(getattr(self.status, name) != value for name, value in told.items()):
-            self.status = self.status.replace(**told)
+        changes |= {
+            "tokens": self._tokens,
+            "dollars": self._dollars,
+            "score": None,
+            "ending": None,
+            "note": "",
+        }
+        if any(getattr(self.status, name) != value for name, value in changes.items()):
+            self.status = self.status.replace(**changes)
 
 
 class JournalTail:
-    """The lines that were added to a journal since the last look."""
+    """Reads the lines that were added to a journal since the last read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._end = 0
+        self._offset = 0
 
-    @property
-    def was_truncated(self) -> bool:
-        """Whether it begins anew."""
+    def reset_if_truncated(self) -> bool:
+        """Start from the beginning if the journal is shorter than what was read, and return whether it is."""
         try:
-            if self.path.stat().st_size >= self._end:
+            if self.path.stat().st_size >= self._offset:
                 return False
         except OSError:
             pass
-        self._end = 0
+        self._offset = 0
         return True
 
     def read_new_lines(self) -> Iterator[dict[str, Any]]:
-        """Each new whole line; of a journal that was rewound, all of them again."""
-        if self.was_truncated and not self.path.exists():
+        """Yield each new complete line; after a rewind, all lines again."""
+        if self.reset_if_truncated() and not self.path.exists():
             return
         with suppress(OSError), self.path.open("rb") as file:
-            file.seek(self._end)
+            file.seek(self._offset)
             for line in file:
                 if not line.endswith(b"\n"):
                     return
                 try:
-                    told = json.loads(line)
-                except ValueError:  # it was rewound and has grown again meanwhile
-                    self._end = 0
+                    content = json.loads(line)
+                except ValueError:  # the journal was rewound and has grown again since the last read
+                    self._offset = 0
                     return
-                self._end += len(line)
-                yield told
+                self._offset += len(line)
+                yield content
 
 
-def _initial_status(place: Path, job: Job | None) -> RunStatus:
+def _initial_status(path: Path, job: Job | None) -> RunStatus:
     if job:
-        who = job.agent_spec
-        told: dict[str, Any] = {
-            "task": job.task.rpartition("/")[2],
-            "agent": Path(who.agent).name,
-            "model": who.model,
-        }
-        return RunStatus(name=place.name, seed=job.seed, **told)
+        return RunStatus(
+            name=path.name,
+            task=job.task.rpartition("/")[2],
+            agent=Path(job.agent_spec.agent).name,
+            model=job.agent_spec.model,
+            seed=job.seed,
+        )
     try:
-        spec = RunFolder(place).spec
+        spec = RunFolder(path).spec
     except UsageError as error:
-        return RunStatus(name=place.name, task="", agent="", planned=False, state="stopped", note=str(error))
-    told = {"task": spec.task.rpartition("/")[2], "agent": spec.agent, "model": spec.model}
-    return RunStatus(name=place.name, seed=spec.seed, planned=False, **told)
+        return RunStatus(name=path.name, task="", agent="", planned=False, state="stopped", note=str(error))
+    return RunStatus(
+        name=path.name,
+        task=spec.task.rpartition("/")[2],
+        agent=spec.agent,
+        model=spec.model,
+        seed=spec.seed,
+        planned=False,
+    )
 
 
 def _file_stamp(path: Path) -> FileStamp | None:
@@ -183,5 +201,6 @@ def _file_stamp(path: Path) -> FileStamp | None:
 
 
 def _format_action(call: dict[str, Any]) -> str:
-    first = str(next(iter(call["args"].values()), "")).strip().partition("\n")[0]
-    return f"{call['action']} {first}".strip()[:MAX_ACTION_CHARS]
+    """The action and the first line of its first argument."""
+    first_argument = str(next(iter(call["args"].values()), "")).strip().partition("\n")[0]
+    return f"{call['action']} {first_argument}".strip()[:MAX_ACTION_CHARS]

@@ -1,4 +1,4 @@
-"""Brings the jobs of a plan to their results: at most so many at a time, within a budget, through faults and stops."""
+"""Schedules the jobs of a batch: slots, retries, the budget and requests to stop."""
 
 import gc
 import heapq
@@ -18,55 +18,64 @@ from mlagentbench.runner.batch.subprocess_runner import PROCESS_DEATH_PREFIX
 from mlagentbench.system.progress import ProgressCallback
 from mlagentbench.system.stop_token import StopToken
 
-STOP_POLL_INTERVAL_S = 0.2  # seconds between two looks for somebody who wants it to stop
-REFRESH_INTERVAL_S = 1.0  # seconds between two looks at all runs
-GC_INTERVAL_S = 5.0  # seconds between two looks for what ended runs have left in memory
-STOP_GRACE_S = 20.0  # seconds for runs to stop; what a killed run loses is only the step that was under way
-MAX_CONSECUTIVE_FAULTS = 10  # runs that end as faults, with no result among them, are no accident any more
+STOP_POLL_INTERVAL_S = 0.2
+REFRESH_INTERVAL_S = 1.0  # between two reads of the state of all runs
+GC_INTERVAL_S = 5.0
+STOP_GRACE_S = 20.0  # for runs to stop; a killed run loses only the step in progress
+MAX_CONSECUTIVE_FAULTS = 10  # faults without a result in between: then something is wrong with the machine
 
 StatusCallback = Callable[[BatchStatus], None]
 
 
 class Scheduler:
-    """All decisions are made in one thread; each run has a thread of its own while it lasts."""
+    """Runs each job in a thread of its own. All decisions are made in the thread that calls `run`.
+
+    Attributes:
+        status: The state of all runs when it was last read.
+        stop_reason: Why the batch stops early, or an empty string.
+        interrupted: Whether the user asked to stop.
+        errors: By job name, why a job could not be started or recorded.
+    """
 
     def __init__(
         self,
-        survey: BatchFollower,
+        follower: BatchFollower,
         plan: Plan,
         runner: JobRunner,
         slots: Sequence[str],
-        show: StatusCallback,
-        say: ProgressCallback,
+        on_status: StatusCallback,
+        progress: ProgressCallback,
     ) -> None:
-        self.follower, self.plan, self.runner, self.on_status, self.progress = survey, plan, runner, show, say
+        self.follower, self.plan, self.runner = follower, plan, runner
+        self.on_status, self.progress = on_status, progress
         self.stop_reason, self.interrupted = "", False
         self.errors: dict[str, str] = {}
-        self._free = list(slots)[::-1]
-        self._most_faults = max(MAX_CONSECUTIVE_FAULTS, 2 * len(slots))
-        self._waiting: list[tuple[float, int, Job]] = []
-        self._count = 0
-        self._running = 0
-        self._ended: SimpleQueue[tuple[Job, str, str]] = SimpleQueue()
-        self._faulty: set[str] = set()
-        self._signals = 0
-        self._stopping = StopToken(survey.folder.path)
-        self._deadline = self._next_look = self._next_sweep = 0.0
+        self._free_slots = list(slots)[::-1]
+        self._max_faults = max(MAX_CONSECUTIVE_FAULTS, 2 * len(slots))
+        self._queue: list[tuple[float, int, Job]] = []  # a heap by start time and order of addition
+        self._added_count = 0
+        self._running_count = 0
+        self._finished: SimpleQueue[tuple[Job, str, str]] = SimpleQueue()
+        self._consecutive_faults: set[str] = set()
+        self._signal_count = 0
+        self._stop_token = StopToken(follower.folder.path)
+        self._stop_deadline = self._next_refresh = self._next_collection = 0.0
 
     def add(self, job: Job, delay_s: float = 0.0) -> None:
-        """Queue a job, to begin after a pause."""
-        self._count += 1
-        heapq.heappush(self._waiting, (time.monotonic() + delay_s if delay_s else 0.0, self._count, job))
+        """Add a job to the queue, to be started after a delay."""
+        self._added_count += 1
+        start_time = time.monotonic() + delay_s if delay_s else 0.0
+        heapq.heappush(self._queue, (start_time, self._added_count, job))
 
     def run(self) -> None:
-        """Until all is done, or it is time to stop."""
+        """Run all jobs, until they are finished or the batch is stopped."""
         self._refresh_status()
-        while self._running or (self._waiting and not self.stop_reason):
+        while self._running_count or (self._queue and not self.stop_reason):
             self._start_jobs()
             with suppress(Empty):
-                self._handle_finished_job(*self._ended.get(timeout=STOP_POLL_INTERVAL_S))
-            if time.monotonic() >= self._next_look:
-                with suppress(OSError):  # a machine that is out of files may have some at the next look
+                self._handle_finished_job(*self._finished.get(timeout=STOP_POLL_INTERVAL_S))
+            if time.monotonic() >= self._next_refresh:
+                with suppress(OSError):  # for example too many open files; the next refresh may succeed
                     self._refresh_status()
             self._collect_garbage()
             if self._should_exit():
@@ -74,91 +83,94 @@ class Scheduler:
         self._refresh_status()
 
     def _collect_garbage(self) -> None:
-        """Free what ended runs left: connections of models take megabytes, of which the collector knows nothing."""
-        if time.monotonic() >= self._next_sweep:
+        """Free what finished runs left in memory.
+
+        The garbage collector counts objects, not bytes: a TLS context is few objects and takes megabytes.
+        """
+        if time.monotonic() >= self._next_collection:
             gc.collect()
-            self._next_sweep = time.monotonic() + GC_INTERVAL_S
+            self._next_collection = time.monotonic() + GC_INTERVAL_S
 
     def handle_signal(self, number: int, frame: FrameType | None) -> None:
-        """What a signal does; nothing is raised, so that nothing is left half done."""
-        self._signals += 1
+        """Count a signal; `run` acts on it. Nothing is raised, so no operation is left half done."""
+        self._signal_count += 1
 
     def _should_exit(self) -> bool:
-        """A first Ctrl-C, or a file that asks for it, lets the runs stop; a second leaves them, and so does time."""
-        if self._signals and not self.interrupted:
-            self.progress("stopping; what was done is kept (Ctrl-C again: at once)")
+        """Stop the runs at the first Ctrl-C or stop request; exit at the second Ctrl-C or the deadline."""
+        if self._signal_count and not self.interrupted:
+            self.progress("Stopping; all progress is saved. Press Ctrl-C again to exit at once.")
             self.interrupted = True
-            self.stop("stopped")
-        elif self._stopping.requested and not self.stop_reason:
+            self.stop("Stopped")
+        elif self._stop_token.requested and not self.stop_reason:
             self.interrupted = True
-            self.stop("somebody asked it to stop")
-        return self._signals > 1 or bool(self.stop_reason and time.monotonic() > self._deadline)
+            self.stop("Stop requested")
+        return self._signal_count > 1 or bool(self.stop_reason and time.monotonic() > self._stop_deadline)
 
     def stop(self, reason: str) -> None:
-        """Begin nothing more, and let what runs stop at its next moment."""
+        """Start no more jobs, and ask the running ones to stop as soon as possible."""
         if not self.stop_reason:
-            self.stop_reason, self._deadline = reason, time.monotonic() + STOP_GRACE_S
+            self.stop_reason, self._stop_deadline = reason, time.monotonic() + STOP_GRACE_S
             self.runner.stop()
 
     @property
     def has_unstopped_runs(self) -> bool:
-        """Whether runs are left that did not stop."""
-        return bool(self._running)
+        """Whether some runs are still in progress."""
+        return bool(self._running_count)
 
     def _refresh_status(self) -> None:
         started = time.monotonic()
         self.status = self.follower.refresh()
         self.on_status(self.status)
         self._check_budget()
-        took = time.monotonic() - started
-        self._next_look = time.monotonic() + max(REFRESH_INTERVAL_S, 20 * took)
+        seconds = time.monotonic() - started
+        # A large batch is read less often, so that reading takes at most a twentieth of the time.
+        self._next_refresh = time.monotonic() + max(REFRESH_INTERVAL_S, 20 * seconds)
 
     def _check_budget(self) -> None:
         budget, (dollars, hours) = self.plan.budget, self.follower.total_spend()
-        if not self._running and not self._waiting:
-            return  # it was just enough
+        if not self._running_count and not self._queue:
+            return  # everything is done, so the budget was sufficient
         if budget.dollars is not None and dollars >= budget.dollars:
-            self.stop(f"the budget of ${budget.dollars:g} is used up (${dollars:.2f})")
+            self.stop(f"Budget of ${budget.dollars:g} used up (${dollars:.2f})")
         elif budget.hours is not None and hours >= budget.hours:
-            self.stop(f"the budget of {budget.hours:g} hours of runs is used up ({hours:.2f})")
+            self.stop(f"Budget of {budget.hours:g} hours of runs used up ({hours:.2f})")
 
     def _start_jobs(self) -> None:
-        while (
-            self._free and self._waiting and self._waiting[0][0] <= time.monotonic() and not self.stop_reason
-        ):
-            job, gpu = heapq.heappop(self._waiting)[2], self._free.pop()
-            self._running += 1
+        while self._free_slots and self._queue and not self.stop_reason:
+            if self._queue[0][0] > time.monotonic():
+                break
+            job, gpu = heapq.heappop(self._queue)[2], self._free_slots.pop()
+            self._running_count += 1
             try:
                 Thread(target=self._run_job, args=(job, gpu), name=job.name, daemon=True).start()
-            except RuntimeError as error:  # the machine has no room for another one just now
-                self._ended.put((job, gpu, str(error)))
+            except RuntimeError as error:  # no thread can be started, for example for lack of memory
+                self._finished.put((job, gpu, str(error)))
 
     def _run_job(self, job: Job, gpu: str) -> None:
-        trouble = ""
+        error_message = ""
         try:
             self.runner.run(job, gpu)
         except UsageError as error:
-            trouble = str(error)
-        except BaseException as error:  # noqa: BLE001 - the other runs are not to suffer for it
-            trouble = f"{type(error).__name__}: {error}"
-        self._ended.put((job, gpu, trouble))
+            error_message = str(error)
+        except BaseException as error:  # noqa: BLE001 - an error of one run must not affect the others
+            error_message = f"{type(error).__name__}: {error}"
+        self._finished.put((job, gpu, error_message))
 
-    def _handle_finished_job(self, job: Job, gpu: str, trouble: str) -> None:
-        """A result is kept, a fault is tried again; what has neither was stopped, and goes on another time."""
-        self._running -= 1
-        self._free.append(gpu)
-        standing = self.follower.refresh_run(job.name)
-        if trouble:
-            self.errors[job.name] = trouble
-        if standing.state == "finished":
-            self._faulty.clear()
-        elif trouble or (standing.state == "fault" and not standing.note.startswith(PROCESS_DEATH_PREFIX)):
-            self._faulty.add(job.name)
-        if standing.state == "fault" and not trouble and standing.faults < self.plan.tries:
-            self.add(job, self.plan.pause * 2 ** (standing.faults - 1))
-        if len(self._faulty) >= self._most_faults:
-            said = trouble or standing.note
-            self.stop(
-                f"{len(self._faulty)} runs in a row failed through no fault of their agents, the last one: {said}"
-            )
+    def _handle_finished_job(self, job: Job, gpu: str, error_message: str) -> None:
+        """Free the slot, and retry the job if it ended with a fault."""
+        self._running_count -= 1
+        self._free_slots.append(gpu)
+        run = self.follower.refresh_run(job.name)
+        if error_message:
+            self.errors[job.name] = error_message
+        if run.state == "finished":
+            self._consecutive_faults.clear()
+        # An agent can kill its own process, so that says nothing about the machine.
+        elif error_message or (run.state == "fault" and not run.note.startswith(PROCESS_DEATH_PREFIX)):
+            self._consecutive_faults.add(job.name)
+        if run.state == "fault" and not error_message and run.faults < self.plan.tries:
+            self.add(job, self.plan.pause * 2 ** (run.faults - 1))
+        if len(self._consecutive_faults) >= self._max_faults:
+            count, last = len(self._consecutive_faults), error_message or run.note
+            self.stop(f"{count} consecutive runs failed with faults. The last one: {last}")
         self._check_budget()

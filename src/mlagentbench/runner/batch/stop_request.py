@@ -1,4 +1,4 @@
-"""Asks whoever works on a run or a batch to stop, and waits until it has."""
+"""Asks the process that works on a run or a batch to stop, and waits until it has."""
 
 import time
 from collections.abc import Iterator
@@ -8,35 +8,42 @@ from mlagentbench.errors import UsageError
 from mlagentbench.system.lock import is_locked
 from mlagentbench.system.stop_token import STOP_FILE
 
-STOP_TIMEOUT_S = 60.0  # seconds
+STOP_TIMEOUT_S = 60.0
 LOCK_FILES = ("batch.lock", "run.lock")
 
 
 def request_stop(path: Path) -> tuple[list[Path], list[Path]]:
-    """What has stopped, and what is still at something that cannot be cut short; both can be resumed."""
-    asked = list(_held_locks(path))
-    if not asked:
-        raise UsageError(f"nothing is going on in {path}")
+    """Stop the batch, the run, or all runs in a folder.
+
+    Returns:
+        The folders of what has stopped, and of what is still in an operation that cannot be interrupted.
+
+    Raises:
+        UsageError: Nothing is running there.
+    """
+    locks = list(_held_locks(path))
+    if not locks:
+        raise UsageError(f"Nothing is running in {path}")
     try:
-        for lock in asked:
+        for lock in locks:
             (lock.parent / STOP_FILE).touch()
     except OSError as error:
-        raise UsageError(f"{path} cannot be asked to stop: {error.strerror}") from error
+        raise UsageError(f"Cannot request a stop in {path}: {error.strerror}") from error
     deadline = time.monotonic() + STOP_TIMEOUT_S
-    while any(map(is_locked, asked)) and time.monotonic() < deadline:
+    while any(map(is_locked, locks)) and time.monotonic() < deadline:
         time.sleep(0.1)
-    still = [lock for lock in asked if is_locked(lock)]
-    for lock in asked:
-        if lock not in still:
-            (lock.parent / STOP_FILE).unlink(missing_ok=True)
-    return [lock.parent for lock in asked if lock not in still], [lock.parent for lock in still]
+    still_held = [lock for lock in locks if is_locked(lock)]
+    released = [lock for lock in locks if lock not in still_held]
+    for lock in released:
+        (lock.parent / STOP_FILE).unlink(missing_ok=True)
+    return [lock.parent for lock in released], [lock.parent for lock in still_held]
 
 
 def _held_locks(path: Path) -> Iterator[Path]:
-    """The lock of a batch or a run; of a folder of runs, those of the runs in it."""
+    """Find the held lock of a batch or a run, or those of the runs in a folder."""
     if not path.is_dir():
-        raise UsageError(f"there is no folder {path}")
-    own = [path / name for name in LOCK_FILES if (path / name).is_file()]
-    for lock in own or sorted(path.glob("*/*.lock")):
+        raise UsageError(f"No such folder: {path}")
+    own_locks = [path / name for name in LOCK_FILES if (path / name).is_file()]
+    for lock in own_locks or sorted(path.glob("*/*.lock")):
         if lock.name in LOCK_FILES and is_locked(lock):
             yield lock

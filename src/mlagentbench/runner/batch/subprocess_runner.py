@@ -1,4 +1,4 @@
-"""A run in a process of its own: what its agent does to the interpreter, it does to that one only."""
+"""Runs one run in a process of its own, so that a crash of the interpreter affects no other run."""
 
 import os
 import select
@@ -12,110 +12,117 @@ from pydantic import ValidationError
 from mlagentbench.agents import base as agents
 from mlagentbench.errors import UsageError
 from mlagentbench.records import AgentSpec, Record
+from mlagentbench.system.spawn import die_with_parent
 
-EXIT_DONE, EXIT_STOPPED, EXIT_USAGE_ERROR, EXIT_FAULT = (
-    90,
-    91,
-    92,
-    93,
-)  # exit codes that no agent is likely to hit upon
-PROCESS_DEATH_PREFIX = "the process of the run"
-STDERR_TAIL_BYTES = 2000  # bytes of what it said last
-IMPORT_TIMEOUT_S = 60  # seconds for an agent's file to be imported
+# Exit codes of the child process, chosen so that code of an agent is unlikely to exit with one of them.
+EXIT_DONE, EXIT_STOPPED, EXIT_USAGE_ERROR, EXIT_FAULT = 90, 91, 92, 93
+
+PROCESS_DEATH_PREFIX = "The process of the run"  # starts the note of a run whose process died
+STDERR_TAIL_BYTES = 2000  # of the child's output, the part that is kept for error messages
+IMPORT_TIMEOUT_S = 60
 
 
 class AgentTraits(Record):
-    """What must be known of an agent before a run of it can be planned."""
+    """What a plan needs to know about an agent."""
 
     needs_model: bool
     interactive: bool
 
 
 def inspect_agent(agent_spec: AgentSpec, sandbox: str) -> AgentTraits:
-    """Of one of ours in such a sandbox; a file is anybody's code, and looked at in a process of its own."""
+    """Check that an agent can be created for this sandbox. A file is imported in a process of its own."""
     if not agent_spec.agent.endswith(".py"):
-        kind = agents.load_agent_class(agent_spec.agent)
-        agents.instantiate_agent(kind, 0, agent_spec.options, sandbox)
-        return AgentTraits(needs_model=kind.needs_model, interactive=kind.interactive)
-    command = _child_command("traits", sandbox)
+        agent_class = agents.load_agent_class(agent_spec.agent)
+        agents.instantiate_agent(agent_class, 0, agent_spec.options, sandbox)
+        return AgentTraits(needs_model=agent_class.needs_model, interactive=agent_class.interactive)
     try:
-        done = subprocess.run(
-            command,
+        process = subprocess.run(
+            _child_command("traits", sandbox),
             input=agent_spec.model_dump_json(),
             capture_output=True,
             text=True,
             timeout=IMPORT_TIMEOUT_S,
             check=False,
         )
-        if done.returncode == EXIT_USAGE_ERROR:
-            raise UsageError(done.stderr.strip().rpartition("\n")[2])
-        return AgentTraits.model_validate_json(done.stdout.rpartition("\n")[2])
+        if process.returncode == EXIT_USAGE_ERROR:
+            raise UsageError(process.stderr.strip().rpartition("\n")[2])
+        return AgentTraits.model_validate_json(process.stdout.rpartition("\n")[2])
     except subprocess.TimeoutExpired:
-        raise UsageError(f"{agent_spec.agent}: its import takes over {IMPORT_TIMEOUT_S} seconds") from None
+        raise UsageError(f"{agent_spec.agent} takes more than {IMPORT_TIMEOUT_S} s to import") from None
     except ValidationError:
         raise UsageError(
-            f"{agent_spec.agent} {_describe_exit(done.returncode)} when it is imported"
+            f"{agent_spec.agent} {_describe_exit(process.returncode)} while it was imported"
         ) from None
 
 
-def _child_command(*words: str) -> list[str]:
-    # It dies with us, however we die.
-    die_too = ["setpriv", "--pdeathsig", "KILL", "--"]
-    return [*die_too, sys.executable, "-P", "-m", "mlagentbench.runner.batch.child", str(os.getpid()), *words]
+def _child_command(*arguments: str) -> list[str]:
+    module = "mlagentbench.runner.batch.child"
+    return die_with_parent([sys.executable, "-P", "-m", module, str(os.getpid()), *arguments])
 
 
 def _describe_exit(code: int) -> str:
     if code >= 0:
-        return f"ended the interpreter (exit code {code})"
+        return f"exited the interpreter (exit code {code})"
     return f"was killed by {signal.Signals(-code).name}"
 
 
 class RunProcess:
-    """One such process, under way."""
+    """A child process that executes one run."""
 
-    def __init__(self, place: Path, gpu: str, task: Path) -> None:
+    def __init__(self, path: Path, gpu: str, task: Path) -> None:
+        """Start the process for the run folder `path`."""
         self._child = subprocess.Popen(
-            _child_command("proceed", str(place), gpu, str(task)),
+            _child_command("resume", str(path), gpu, str(task)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for the batch, which then stops its runs
+            start_new_session=True,  # Ctrl-C goes to the batch only, which then stops its runs
         )
         self.stop_requested = False
 
     def stop(self) -> None:
-        """Ask it to stop at its next moment."""
+        """Ask the run to stop as soon as possible."""
         self.stop_requested = True
         self._child.terminate()
 
     def wait(self) -> str:
-        """Until it ends; why it died, if it did not end as it should. What it refuses to do is a UsageError."""
-        assert self._child.stderr
-        ended, heard = os.pidfd_open(self._child.pid), b""
+        """Wait until the process ends.
+
+        Returns:
+            How the process failed, or an empty string.
+
+        Raises:
+            UsageError: The run cannot be started or resumed.
+        """
+        exit_code, stderr_tail = self._wait_and_read_stderr()
+        if exit_code in (EXIT_DONE, EXIT_STOPPED) or self.stop_requested:
+            return ""
+        last_line = stderr_tail.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        if exit_code == EXIT_USAGE_ERROR:
+            raise UsageError(last_line)
+        if exit_code == EXIT_FAULT:
+            return last_line
+        return f"{PROCESS_DEATH_PREFIX} {_describe_exit(exit_code)}{': ' if last_line else ''}{last_line}"
+
+    def _wait_and_read_stderr(self) -> tuple[int, bytes]:
+        """Wait for the process itself: its own children may keep stderr open after it has ended."""
+        stderr = self._child.stderr
+        assert stderr
+        pidfd, tail = os.pidfd_open(self._child.pid), b""
         try:
             poll = select.poll()
-            poll.register(ended, select.POLLIN)
-            poll.register(self._child.stderr, select.POLLIN)
+            poll.register(pidfd, select.POLLIN)
+            poll.register(stderr, select.POLLIN)
             while True:
                 ready = dict(poll.poll())
-                if self._child.stderr.fileno() in ready:
-                    said = os.read(self._child.stderr.fileno(), 1 << 16)
-                    heard = (heard + said)[-STDERR_TAIL_BYTES:]
-                    if not said:
-                        poll.unregister(self._child.stderr)
-                elif ended in ready:  # its own children may still hold its output open
+                if stderr.fileno() in ready:
+                    data = os.read(stderr.fileno(), 1 << 16)
+                    tail = (tail + data)[-STDERR_TAIL_BYTES:]
+                    if not data:
+                        poll.unregister(stderr)
+                elif pidfd in ready:
                     break
-            code = self._child.wait()
+            return self._child.wait(), tail
         finally:
-            os.close(ended)
-            self._child.stderr.close()
-        if code in (EXIT_DONE, EXIT_STOPPED) or self.stop_requested:
-            return ""
-        words = heard.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        if code == EXIT_USAGE_ERROR:
-            raise UsageError(words)
-        return (
-            words
-            if code == EXIT_FAULT
-            else f"{PROCESS_DEATH_PREFIX} {_describe_exit(code)}{': ' if words else ''}{words}"
-        )
+            os.close(pidfd)
+            stderr.close()

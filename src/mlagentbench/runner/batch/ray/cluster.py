@@ -1,4 +1,7 @@
-"""Runs jobs on a Ray cluster, one task a run: Ray queues and places them, and carries what they send back."""
+"""Runs jobs on a Ray cluster.
+
+Each run is one Ray task. Ray queues the tasks, places them on nodes and streams back what they yield.
+"""
 
 import asyncio
 import secrets
@@ -31,47 +34,48 @@ from mlagentbench.runner.setup import Setup
 from mlagentbench.system.progress import ProgressCallback
 from mlagentbench.system.stop_token import StopToken
 
-MAX_CONSECUTIVE_NODE_LOSSES = 3  # nodes that are lost under a run which does not come a step further
-MAX_WAITING_RUNS = 100_000  # runs that wait for the bell
-NODE_CHECK_INTERVAL_S = 10.0  # seconds after which it is asked whether a node is still there
+MAX_CONSECUTIVE_NODE_LOSSES = 3  # of one run, without a new step in between
+MAX_WAITING_RUNS = 100_000  # that can wait for the stop signal at the same time
+NODE_CHECK_INTERVAL_S = 10.0  # of silence, before each check whether the node is alive
 
 
 class StopSignal:
-    """Tells runs on other machines that it is time to stop."""
+    """An actor on the batch's node that runs on other nodes wait for."""
 
     def __init__(self) -> None:
         self._events: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
 
     async def wait(self, attempt_id: str) -> None:
-        """Until it rings."""
+        """Wait until this attempt is asked to stop."""
         try:
             await self._events[attempt_id].wait()
         finally:
             self._events.pop(attempt_id, None)
 
     async def send(self, attempt_id: str) -> None:
-        """For one of them."""
+        """Ask one attempt to stop."""
         self._events[attempt_id].set()
 
 
 class NodeLost(RayError):
-    """The node of a run counts as dead, and nothing more is heard of it; its connection may stay open for long."""
+    """Ray considers the node of a run dead. Its connection may stay open for a long time."""
 
 
 class RemoteAttempt:
-    """One try of a job, the node that it is on, and what it sends."""
+    """One attempt of a job on some node."""
 
-    def __init__(self, ticket: str, parcels: Any) -> None:
-        self.attempt_id, self.chunk_refs, self.node_id = ticket, parcels, ""
+    def __init__(self, attempt_id: str, chunk_refs: Any) -> None:
+        self.attempt_id, self.chunk_refs = attempt_id, chunk_refs
+        self.node_id = ""  # once the attempt has started
 
     def receive_chunks(self) -> Iterator[Chunk]:
-        """Parcel by parcel, as they come; the first is empty, and says that it has begun."""
+        """Yield chunks as they arrive. The first one is empty and means that the attempt has started."""
         self.node_id = ray.get(next(self.chunk_refs))
         yield ()
         while True:
             while not ray.wait([self.chunk_refs], timeout=NODE_CHECK_INTERVAL_S)[0]:
                 if self.node_id not in list_alive_nodes():
-                    raise NodeLost("nothing is heard of it, and its node counts as dead")
+                    raise NodeLost("The node sends nothing and is not alive")
             try:
                 yield ray.get(next(self.chunk_refs))
             except StopIteration:
@@ -79,10 +83,11 @@ class RemoteAttempt:
 
 
 class RayRunner:
-    """Only this process writes into the batch's folder, and only what the latest try of a run sends.
+    """Runs jobs on a Ray cluster.
 
-    A node that is cut off and goes on by itself can do no harm: nobody listens to it. On a path that all nodes see,
-    the run's lock has the same effect.
+    Only this process writes into the batch folder, and only what the latest attempt of a run sends. A node
+    that lost its connection and continues can do no harm, because nobody receives what it sends. In a shared
+    folder, the lock of the run has the same effect.
     """
 
     def __init__(
@@ -95,90 +100,85 @@ class RayRunner:
         progress: ProgressCallback,
     ) -> None:
         self.out, self.setups, self.crash_suspects = out, setups, set(crash_suspects)
-        self.run_resources, self.shared_folder, self.progress = (
-            run_resources,
-            str(out.resolve()) if shared else "",
-            progress,
-        )
-        self._hashes = {name: setup.hashes for name, setup in setups.items()}
-        self._task = ray.remote(num_returns="streaming", max_retries=0)(run_on_node)
-        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        kind: Any = ray.remote(StopSignal)
-        self._bell = kind.options(
-            num_cpus=0, max_concurrency=MAX_WAITING_RUNS, scheduling_strategy=here
+        self.run_resources, self.progress = run_resources, progress
+        self.shared_folder = str(out.resolve()) if shared else ""
+        self._hashes = {key: setup.hashes for key, setup in setups.items()}
+        self._remote_function = ray.remote(num_returns="streaming", max_retries=0)(run_on_node)
+        this_node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        actor_class: Any = ray.remote(StopSignal)
+        self._stop_signal = actor_class.options(
+            num_cpus=0, max_concurrency=MAX_WAITING_RUNS, scheduling_strategy=this_node
         ).remote()
-        self._freight: dict[str, dict[str, list[Any]]] = {}
-        self._flights: dict[str, RemoteAttempt] = {}
+        self._archives: dict[str, dict[str, list[Any]]] = {}  # references to blocks, by setup key and name
+        self._attempts: dict[str, RemoteAttempt] = {}  # in progress, by job name
         self._stopped = False
-        self._lock, self._packing = Lock(), Lock()
+        self._lock, self._packing_lock = Lock(), Lock()
 
     def run(self, job: Job, gpu: str) -> Path:
-        """Through lost nodes, as long as it comes further from one to the next."""
-        place = self.out / job.name
-        lost, come = 0, -1
+        """Run a job. After the loss of a node it continues on another one, as long as it makes progress."""
+        path = self.out / job.name
+        losses, trace_size = 0, -1
         while not self._stopped:
             try:
-                self._run_attempt(job, place)
+                self._run_attempt(job, path)
                 break
             except TaskCancelledError:
                 break
             except RayTaskError as error:
                 raise _unwrap_error(error) from error
             except RayError as error:
-                before, come = come, _file_size(place / "trace.jsonl")
-                lost = lost + 1 if come == before else 1
+                previous_size, trace_size = trace_size, _file_size(path / "trace.jsonl")
+                losses = losses + 1 if trace_size == previous_size else 1
                 self.crash_suspects.add(job.name)
-                if (place / "result.json").is_file():
+                if (path / "result.json").is_file():
                     break
-                if lost == MAX_CONSECUTIVE_NODE_LOSSES:
-                    _record_node_loss(
-                        place,
-                        f"its node or its process was lost {lost} times in a row: {_summarize_ray_error(error)}",
-                    )
+                if losses == MAX_CONSECUTIVE_NODE_LOSSES:
+                    reason = _summarize_ray_error(error)
+                    _record_node_loss(path, f"The node or process was lost {losses} times in a row: {reason}")
                     break
-        return place
+        return path
 
     def stop(self) -> None:
-        """Those that wait for a node are called back; the others hear the bell."""
+        """Cancel the attempts that wait for a node, and send the stop signal to the others."""
         with self._lock:
             self._stopped = True
-            flights = list(self._flights.values())
-        for flight in flights:
-            self._stop_attempt(flight)
+            attempts = list(self._attempts.values())
+        for attempt in attempts:
+            self._stop_attempt(attempt)
 
-    def _stop_attempt(self, flight: RemoteAttempt) -> None:
-        if flight.node_id:
-            self._bell.ring.remote(flight.attempt_id)
+    def _stop_attempt(self, attempt: RemoteAttempt) -> None:
+        if attempt.node_id:
+            self._stop_signal.send.remote(attempt.attempt_id)
         else:
-            ray.cancel(flight.chunk_refs)
+            ray.cancel(attempt.chunk_refs)
 
-    def _run_attempt(self, job: Job, place: Path) -> None:
-        state = [] if self.shared_folder else self._read_run_state(place)
-        flight = self._submit(job, state)
+    def _run_attempt(self, job: Job, path: Path) -> None:
+        state = [] if self.shared_folder else self._read_run_state(path)
+        attempt = self._submit(job, state)
         try:
-            self._receive(flight, place)
+            self._receive(attempt, path)
         except RayError:
             raise
-        except BaseException:  # nothing more of it can be kept here
-            ray.cancel(flight.chunk_refs)
+        except BaseException:  # this process cannot store what the attempt sends, so it must not continue
+            ray.cancel(attempt.chunk_refs)
             raise
         finally:
             with self._lock:
-                del self._flights[job.name]
+                del self._attempts[job.name]
 
-    def _read_run_state(self, place: Path) -> list[Any]:
-        """What there is of the run, for the node to go on with."""
-        if not (place / "run.json").is_file():
+    def _read_run_state(self, path: Path) -> list[Any]:
+        """Put the run folder into Ray's store, so that a node can resume the run."""
+        if not (path / "run.json").is_file():
             return []
-        folder = RunFolder(place)
+        folder = RunFolder(path)
         with folder.lock():
             folder.archive_result()
-            return [ray.put(parcel) for parcel in FolderSender(place).read_new_chunks()]
+            return [ray.put(chunk) for chunk in FolderSender(path).read_new_chunks()]
 
     def _submit(self, job: Job, state: list[Any]) -> RemoteAttempt:
-        setup, ticket = self.setups[job.setup_key], secrets.token_hex(8)
-        cargo = JobPayload(
-            attempt_id=ticket,
+        setup, attempt_id = self.setups[job.setup_key], secrets.token_hex(8)
+        payload = JobPayload(
+            attempt_id=attempt_id,
             job=job,
             hashes=self._hashes[job.setup_key],
             baseline=setup.baseline,
@@ -187,45 +187,47 @@ class RayRunner:
             shared_folder=self.shared_folder,
         )
         resources = self.run_resources.to_ray(job.limits.get("memory_gb", setup.task.config.limits.memory_gb))
-        placed = self._task.options(
+        task = self._remote_function.options(
             num_cpus=resources["CPU"], num_gpus=resources["GPU"], memory=resources["memory"], name=job.name
         )
-        freight = self._pack_archives(job, setup, resources)
+        archives = self._pack_archives(job, setup, resources)
         with self._lock:
-            flight = RemoteAttempt(ticket, placed.remote(cargo, state, freight, self._bell))
-            self._flights[job.name] = flight
+            attempt = RemoteAttempt(attempt_id, task.remote(payload, state, archives, self._stop_signal))
+            self._attempts[job.name] = attempt
             if self._stopped:
-                self._stop_attempt(flight)
-        return flight
+                self._stop_attempt(attempt)
+        return attempt
 
     def _pack_archives(self, job: Job, setup: Setup, resources: dict[str, float]) -> dict[str, list[Any]]:
-        """What all jobs of a setting take along, packed once; if there is no room for them, that is said once, too."""
-        with self._packing:
-            if job.setup_key not in self._freight:
+        """Pack what jobs of this setup need, once for each setup key; report if no node is large enough."""
+        with self._packing_lock:
+            if job.setup_key not in self._archives:
                 if not count_runs_that_fit(resources):
-                    told = f"{self.run_resources.cpus:g} CPUs, {self.run_resources.gpus:g} GPUs and {resources['memory'] / BYTES_PER_GB:g} GB"
+                    cpus, gpus = self.run_resources.cpus, self.run_resources.gpus
+                    memory_gb = resources["memory"] / BYTES_PER_GB
                     self.progress(
-                        f"no node has {told} for a run of {setup.task.name}; it waits until one joins"
+                        f"No node has {cpus:g} CPUs, {gpus:g} GPUs and {memory_gb:g} GB for a run of"
+                        f" {setup.task.name}. It waits until one joins the cluster."
                     )
-                found = find_folders_to_send(job, setup)
-                self._freight[job.setup_key] = {
-                    name: [*map(ray.put, pack_folder(path))] for name, path in found.items()
+                folders = find_folders_to_send(job, setup)
+                self._archives[job.setup_key] = {
+                    name: [*map(ray.put, pack_folder(folder))] for name, folder in folders.items()
                 }
-            return self._freight[job.setup_key]
+            return self._archives[job.setup_key]
 
-    def _receive(self, flight: RemoteAttempt, place: Path) -> None:
-        """Put what comes where it belongs; the run's lock tells that it goes on."""
-        stopping: StopToken | None = None
-        with ExitStack() as holding:
-            for parcel in flight.receive_chunks():
-                for piece in parcel:
-                    write_part(place, piece)
+    def _receive(self, attempt: RemoteAttempt, path: Path) -> None:
+        """Write the received chunks; the lock of the run shows that it is in progress."""
+        stop_token: StopToken | None = None
+        with ExitStack() as stack:
+            for chunk in attempt.receive_chunks():
+                for part in chunk:
+                    write_part(path, part)
                 with self._lock:
-                    if self._stopped or (stopping and stopping.requested):
-                        self._stop_attempt(flight)
-                if not self.shared_folder and not stopping and (place / "run.json").is_file():
-                    holding.enter_context(RunFolder(place).lock())
-                    stopping = StopToken(place)
+                    if self._stopped or (stop_token and stop_token.requested):
+                        self._stop_attempt(attempt)
+                if not self.shared_folder and not stop_token and (path / "run.json").is_file():
+                    stack.enter_context(RunFolder(path).lock())
+                    stop_token = StopToken(path)
 
 
 def _file_size(path: Path) -> int:
@@ -233,7 +235,7 @@ def _file_size(path: Path) -> int:
 
 
 def _unwrap_error(error: RayTaskError) -> BenchError:
-    """What a node complains of, without the way that it took."""
+    """The error that the node raised, without Ray's traceback."""
     cause = error.cause
     if isinstance(cause, UsageError):
         return UsageError(str(cause))
@@ -241,10 +243,11 @@ def _unwrap_error(error: RayTaskError) -> BenchError:
 
 
 def _summarize_ray_error(error: RayError) -> str:
-    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+    first_line = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {first_line}"
 
 
-def _record_node_loss(place: Path, trouble: str) -> None:
-    if not (place / "run.json").is_file():
-        raise Fault(trouble)
-    record_process_death(place, trouble)
+def _record_node_loss(path: Path, note: str) -> None:
+    if not (path / "run.json").is_file():
+        raise Fault(note)
+    record_process_death(path, note)

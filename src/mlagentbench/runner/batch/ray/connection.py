@@ -1,4 +1,4 @@
-"""The way to a Ray cluster, and what it has room for."""
+"""Connects to a Ray cluster and finds out how many runs fit on it."""
 
 import logging
 import os
@@ -17,21 +17,21 @@ from mlagentbench.records import BYTES_PER_GB, Record
 from mlagentbench.runner.batch.orchestrator import RunnerFactory
 from mlagentbench.task import describe_validation_error
 
-# Nothing is told to Ray's makers, and CUDA_VISIBLE_DEVICES is left alone where a run has no GPU.
+# No usage statistics, and no change of CUDA_VISIBLE_DEVICES for runs without a GPU.
 RAY_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-CONNECT_TIMEOUT_S = 5  # seconds for a node to take a connection
-OBJECT_STORE_BYTES = 512 << 20  # bytes of shared memory for what is on its way
+CONNECT_TIMEOUT_S = 5
+OBJECT_STORE_BYTES = 512 << 20  # of shared memory, for data in transit; only in a cluster that we start
 
 
 class RunResources(Record):
-    """What Ray sets aside for each run; memory is that of its scripts, unless told otherwise."""
+    """The resources that Ray reserves for each run; by default, as much memory as its scripts may use."""
 
     cpus: float = Field(gt=0, default=1.0)
     gpus: float = Field(ge=0, default=0.0)
     memory_gb: float | None = Field(gt=0, default=None)
 
     def to_ray(self, memory_gb: float = 0.0) -> dict[str, float]:
-        """By the names that Ray has for them."""
+        """Convert to Ray's names and units."""
         return {
             "CPU": self.cpus,
             "GPU": self.gpus,
@@ -41,28 +41,32 @@ class RunResources(Record):
 
 @contextmanager
 def connect(address: str = "") -> Iterator[None]:
-    """A part of the cluster at this address, or of one of our own on this machine alone."""
+    """Connect to a cluster.
+
+    Args:
+        address: HOST:PORT or "auto". By default $RAY_ADDRESS, else a new cluster on this machine alone.
+    """
     address = address or os.environ.get("RAY_ADDRESS") or "local"
     for name, value in {**RAY_ENVIRONMENT, **(_create_auth_token() if address == "local" else {})}.items():
         os.environ.setdefault(name, value)
     if address.startswith("ray://"):
         raise UsageError(
-            "start the batch on a node of the cluster, and not through ray://; docs/scale.md tells how"
+            "ray:// addresses are not supported. Start the batch on a node of the cluster:"
+            " see docs/guides/batches.md."
         )
     _check_port_open(address)
     try:
         import ray
     except ImportError as error:
-        raise UsageError("--on ray needs Ray: pip install 'mlagentbench[ray]'") from error
-    own: dict[str, Any] = (
-        {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES} if address == "local" else {}
-    )
+        raise UsageError("--on ray needs Ray. Install it: pip install 'mlagentbench[ray]'") from error
+    settings: dict[str, Any] = {}
+    if address == "local":
+        settings = {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
     try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **settings)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        raise UsageError(
-            f"no Ray cluster answers at {address}: {str(error).strip().partition(chr(10))[0]}"
-        ) from error
+        first_line = str(error).strip().partition("\n")[0]
+        raise UsageError(f"No Ray cluster at {address}: {first_line}") from error
     try:
         yield
     finally:
@@ -70,34 +74,34 @@ def connect(address: str = "") -> Iterator[None]:
 
 
 def _check_port_open(address: str) -> None:
-    """Try the port of HOST:PORT: where nobody listens, Ray itself would wait for minutes."""
+    """Try to connect to HOST:PORT first: if nothing listens there, Ray itself waits for minutes."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit():
         return
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_TIMEOUT_S).close()
     except (OSError, OverflowError) as error:
-        raise UsageError(f"no Ray cluster answers at {address}: {error}") from error
+        raise UsageError(f"No Ray cluster at {address}: {error}") from error
 
 
 def _create_auth_token() -> dict[str, str]:
-    """What only we and our own cluster know; left to itself, Ray keeps one in a file that anybody may read."""
+    """Create a token for our own cluster. By default, Ray stores one in a file that every user can read."""
     return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 
 def list_alive_nodes() -> dict[str, dict[str, Any]]:
-    """What those nodes have that Ray takes for alive."""
+    """List the resources of all nodes that Ray considers alive, by node id."""
     import ray
 
-    known: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-    return {node["NodeID"]: node["Resources"] for node in known if node["Alive"]}
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return {node["NodeID"]: node["Resources"] for node in nodes if node["Alive"]}
 
 
 def count_runs_that_fit(resources: dict[str, float]) -> int:
-    """How many runs that need so much the cluster has room for, were it empty."""
-    wanted = {name: need for name, need in resources.items() if need}
+    """Count how many runs with these resources fit on the cluster when it is empty."""
+    needed = {name: amount for name, amount in resources.items() if amount}
     return sum(
-        min(int(node.get(name, 0) / need) for name, need in wanted.items())
+        min(int(node.get(name, 0) / amount) for name, amount in needed.items())
         for node in list_alive_nodes().values()
     )
 
@@ -106,13 +110,20 @@ def count_runs_that_fit(resources: dict[str, float]) -> int:
 def connect_runner(
     address: str, shared: bool, requested: dict[str, float], jobs: int | None
 ) -> Iterator[tuple[RunnerFactory, list[str]]]:
-    """The cluster as a batch sees it: who runs jobs, and slots; Ray queues what is more than it has room for."""
+    """Connect to a cluster, and yield a runner factory and the slots for `run_batch`.
+
+    Args:
+        address: See `connect`.
+        shared: Whether all nodes see the batch folder under the same path.
+        requested: Fields of `RunResources`.
+        jobs: The number of slots; by default, as many runs as fit. Ray queues runs that do not fit.
+    """
     try:
-        needs = RunResources.model_validate(requested)
+        run_resources = RunResources.model_validate(requested)
     except ValidationError as error:
-        raise UsageError(f"what is set aside per run: {describe_validation_error(error)}") from error
+        raise UsageError(f"Resources per run: {describe_validation_error(error)}") from error
     with connect(address):
         from mlagentbench.runner.batch.ray.cluster import RayRunner
 
-        slots = [""] * (jobs or max(count_runs_that_fit(needs.to_ray()), 1))
-        yield partial(RayRunner, run_resources=needs, shared=shared, progress=print_progress), slots
+        slots = [""] * (jobs or max(count_runs_that_fit(run_resources.to_ray()), 1))
+        yield partial(RayRunner, run_resources=run_resources, shared=shared, progress=print_progress), slots

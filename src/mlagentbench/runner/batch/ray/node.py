@@ -1,4 +1,4 @@
-"""One run on one node of a cluster: it works as on any machine, and what is new in its folder is sent back."""
+"""Executes one run on a node of a Ray cluster, and streams what is new in its folder back to the batch."""
 
 import os
 import socket
@@ -21,100 +21,114 @@ from mlagentbench.sandbox.gpu import gpus_from_cuda_ordinals
 from mlagentbench.system.cache import temporary_dir
 from mlagentbench.system.lock import is_locked
 
-SEND_INTERVAL_S = 2.0  # seconds between two looks at what is new
-STOP_GRACE_S = 20.0  # seconds for a run to stop
-LOCK_LEASE_S = 120.0  # seconds after which a file system has let go the locks of a node that is gone
+SEND_INTERVAL_S = 2.0
+STOP_GRACE_S = 20.0
+LOCK_LEASE_S = 120.0  # after this time, network file systems have released the locks of a lost node
 
 
 def run_on_node(
-    cargo: JobPayload, state: list[Any], freight: dict[str, list[Any]], bell: Any
+    payload: JobPayload, state: list[Any], archives: dict[str, list[Any]], stop_signal: Any
 ) -> Iterator[Chunk | str]:
-    """Go on with a job as far as it comes: first the name of the node, to say that it begins, and then parcels."""
+    """Start or resume a job on this node. This is the Ray task.
+
+    Args:
+        payload: The job.
+        state: References to the chunks of the run folder so far; empty for a new run.
+        archives: References to the archives of the payload, by name.
+        stop_signal: The StopSignal actor.
+
+    Yields:
+        First the id of this node, to report that the job has started. Then chunks of the run folder; an empty
+        chunk means that nothing is new.
+    """
     yield ray.get_runtime_context().get_node_id()
     try:
         gpu = gpus_from_cuda_ordinals(ray.get_runtime_context().get_accelerator_ids()["GPU"])
-        setup = install_payload(
-            cargo, {name: _open_refs(refs) for name, refs in freight.items()}, print_progress
-        )
-        with _run_path(cargo) as place, _job_with_agent_file(cargo) as job:
-            for parcel in _open_refs(state)():
-                for piece in parcel:
-                    write_part(place, piece)
-            local = LocalRunner(place.parent, {job.setup_key: setup})
-            sender = None if cargo.shared_folder else FolderSender(place)
+        archive_readers = {name: _open_refs(refs) for name, refs in archives.items()}
+        setup = install_payload(payload, archive_readers, print_progress)
+        with _run_path(payload) as path, _job_with_agent_file(payload) as job:
+            for chunk in _open_refs(state)():
+                for part in chunk:
+                    write_part(path, part)
+            runner = LocalRunner(path.parent, {job.setup_key: setup})
+            sender = None if payload.shared_folder else FolderSender(path)
             yield from _run_and_stream(
-                local,
-                lambda: local.run_in_folder(job, place, gpu, cargo.in_subprocess),
+                runner,
+                lambda: runner.run_in_folder(job, path, gpu, payload.in_subprocess),
                 sender,
-                cargo.attempt_id,
-                bell,
+                lambda: stop_signal.wait.remote(payload.attempt_id),
             )
     except (UsageError, Fault, OSError) as error:
-        kind = UsageError if isinstance(error, UsageError) else Fault
-        raise kind(f"{socket.gethostname()}: {error}") from error
+        error_type = UsageError if isinstance(error, UsageError) else Fault
+        raise error_type(f"{socket.gethostname()}: {error}") from error
 
 
 def _run_and_stream(
-    local: LocalRunner, go_on: Callable[[], None], sender: FolderSender | None, ticket: str, bell: Any
+    runner: LocalRunner,
+    execute: Callable[[], None],
+    sender: FolderSender | None,
+    wait_for_stop: Callable[[], Any],
 ) -> Iterator[Chunk]:
-    """Let it run, and tell what is new, until it ends or the bell rings."""
-    ended, troubles = Event(), list[BaseException]()
+    """Call `execute` in a thread and yield what is new until it returns or stop is requested."""
+    finished, errors = Event(), list[BaseException]()
 
-    def go() -> None:
+    def work() -> None:
         try:
-            go_on()
-        except BaseException as error:  # noqa: BLE001 - raised again where it is heard
-            troubles.append(error)
+            execute()
+        except BaseException as error:  # noqa: BLE001 - raised again below, in the thread of the Ray task
+            errors.append(error)
         finally:
-            ended.set()
+            finished.set()
 
     if sender:
         sender.mark_all_sent()
-    rung = bell.wait.remote(ticket)
-    rung.future().add_done_callback(lambda _: local.stop())  # also when whoever would ring it is gone
-    Thread(target=go, daemon=True).start()
+    stop_requested = wait_for_stop()
+    # The callback also runs if the actor is gone, which means that the batch has died.
+    stop_requested.future().add_done_callback(lambda _: runner.stop())
+    Thread(target=work, daemon=True).start()
     try:
-        while not ended.wait(SEND_INTERVAL_S):
+        while not finished.wait(SEND_INTERVAL_S):
             yield from (sender.read_new_chunks() if sender else ())
             yield ()
     finally:
-        local.stop()
-        if not ended.wait(STOP_GRACE_S):
-            os._exit(1)  # whatever does not stop must not go on under the next job of this process
-        ray.cancel(rung)
+        runner.stop()
+        if not finished.wait(STOP_GRACE_S):
+            os._exit(1)  # a run that does not stop must not continue during the next job of this process
+        ray.cancel(stop_requested)
     yield from (sender.read_new_chunks() if sender else ())
-    if troubles:
-        raise troubles[0]
+    if errors:
+        raise errors[0]
 
 
 def _open_refs(refs: list[Any]) -> Callable[[], Iterable[Any]]:
-    """What lies in Ray's store, one after another."""
+    """A function that fetches the objects from Ray's store, one after another."""
     return lambda: (ray.get(ref) for ref in refs)
 
 
 @contextmanager
-def _run_path(cargo: JobPayload) -> Iterator[Path]:
-    """Where the run lies while it lasts; on a shared path only one at a time can hold it."""
-    if not cargo.shared_folder:
+def _run_path(payload: JobPayload) -> Iterator[Path]:
+    """The run folder on this node: a temporary one, or the one in the shared batch folder."""
+    if not payload.shared_folder:
         with temporary_dir() as folder:
-            yield folder / cargo.job.name
+            yield folder / payload.job.name
         return
-    out = Path(cargo.shared_folder)
+    out = Path(payload.shared_folder)
     if not is_locked(out / "batch.lock"):
-        raise UsageError(f"{out} is not seen here, or not its locks: go on without --shared")
-    place, deadline = out / cargo.job.name, monotonic() + LOCK_LEASE_S
-    while is_locked(place / "run.lock") and monotonic() < deadline:
+        raise UsageError(f"This node does not see {out} or its locks. Resume the batch without --shared.")
+    path, deadline = out / payload.job.name, monotonic() + LOCK_LEASE_S
+    while is_locked(path / "run.lock") and monotonic() < deadline:
         sleep(1)
-    yield place
+    yield path
 
 
 @contextmanager
-def _job_with_agent_file(cargo: JobPayload) -> Iterator[Job]:
-    """The job with its agent's file where it now lies."""
-    if not cargo.agent_code:
-        yield cargo.job
+def _job_with_agent_file(payload: JobPayload) -> Iterator[Job]:
+    """The job, with the agent's file written to this node."""
+    if not payload.agent_code:
+        yield payload.job
         return
     with temporary_dir() as folder:
-        file = folder / Path(cargo.job.agent_spec.agent).name
-        file.write_bytes(cargo.agent_code)
-        yield cargo.job.replace(who=cargo.job.agent_spec.replace(agent=str(file)))
+        agent_spec = payload.job.agent_spec
+        file = folder / Path(agent_spec.agent).name
+        file.write_bytes(payload.agent_code)
+        yield payload.job.replace(agent_spec=agent_spec.replace(agent=str(file)))

@@ -1,4 +1,4 @@
-"""What a job takes along to another machine: its agent's file, its task's folder, data that only we have."""
+"""What is sent with a job to another machine: the agent's file, the task folder, and data drawn here."""
 
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
@@ -16,68 +16,80 @@ from mlagentbench.system.cache import build_once, cache_dir, temporary_dir
 from mlagentbench.system.progress import ProgressCallback
 from mlagentbench.task import Task
 
-READ_SIZE_BYTES = 8 << 20  # bytes
-ArchiveReader = Callable[[], Iterable[bytes]]
+READ_SIZE_BYTES = 8 << 20
+ArchiveReader = Callable[[], Iterable[bytes]]  # reads a tar archive, block by block
 
 
 class JobPayload(Record):
-    """A job as it is sent: what must be the same over there, and what it cannot find there."""
+    """A job with what the other machine must match (version, hashes) and what it cannot have."""
 
     version: str = mlagentbench.__version__
-    attempt_id: str  # tells this try from others
+    attempt_id: str
     job: Job
     hashes: Hashes
     baseline: Baseline | None
     agent_code: bytes = b""
-    in_subprocess: bool = False  # it may have ended a process already
-    shared_folder: str = ""  # the folder of the batch, if all machines see it
+    in_subprocess: bool = False  # the run was in progress when a process died
+    shared_folder: str = ""  # the batch folder, if all machines see it
 
 
 def read_agent_code(job: Job) -> bytes:
-    """The agent's code, if it came from a file."""
+    """Read the agent's file, if it has one."""
     return Path(job.agent_spec.agent).read_bytes() if job.agent_spec.agent.endswith(".py") else b""
 
 
 def find_folders_to_send(job: Job, setup: Setup) -> dict[str, Path]:
-    """The folders that other machines cannot have: tasks besides the suite, data that was drawn here."""
-    found = {"task": setup.task.folder} if setup.task.load_name != setup.task.name else {}
-    return {**found, "data": setup.data.folder} if job.instance else found
+    """Find the folders that other machines cannot have: a task outside the suite, a data instance."""
+    folders = {}
+    if setup.task.load_name != setup.task.name:
+        folders["task"] = setup.task.folder
+    if job.instance:
+        folders["data"] = setup.data.folder
+    return folders
 
 
 def install_payload(
     payload: JobPayload, archives: dict[str, ArchiveReader], progress: ProgressCallback
 ) -> Setup:
-    """Make everything ready on this machine, once; it must be what it is where the job comes from."""
+    """Unpack the archives into the cache and prepare the setup of the job on this machine.
+
+    Raises:
+        UsageError: The version, task, grader, data or runtime differs from the machine that sent the job.
+    """
     if payload.version != mlagentbench.__version__:
-        raise UsageError(f"here is mlagentbench {mlagentbench.__version__}, and not {payload.version}")
+        raise UsageError(
+            f"This node has mlagentbench {mlagentbench.__version__}, but the batch runs {payload.version}"
+        )
     job, task = payload.job, Path(payload.job.task)
     if "task" in archives:
-        task = cache_dir() / "freight" / payload.hashes.task[:32] / task.name
+        task = cache_dir() / "received_tasks" / payload.hashes.task[:32] / task.name
         _install_archive(task, archives["task"])
     if "data" in archives:
-        named = job.instance.startswith(f"{job.edition}-")  # it may be named by its hash as well
-        name = job.instance if named else f"{job.edition}-{job.instance[:16]}"
+        is_name = job.instance.startswith(f"{job.edition}-")  # else it is a hash
+        name = job.instance if is_name else f"{job.edition}-{job.instance[:16]}"
         _install_archive(cache_dir() / "data" / task.name / name, archives["data"])
     setup = _cached_prepare_setup(str(task), job.edition, job.sandbox, progress, job.instance)
     if "task" in archives:
         setup = replace(setup, task=Task(task, job.task))
-    if differing := describe_changed_hashes(payload.hashes, setup.hashes):
-        raise UsageError(f"here the {differing} of {task.name} is not what it is where the batch was started")
+    if changed := describe_changed_hashes(payload.hashes, setup.hashes):
+        raise UsageError(
+            f"The {changed} of {task.name} on this node differs from where the batch was started"
+        )
     return replace(setup, baseline=payload.baseline)
 
 
-_cached_prepare_setup = cache(prepare_setup)  # a process gets one job after another
+_cached_prepare_setup = cache(prepare_setup)  # one worker process of Ray executes many jobs
 
 
-def _install_archive(target: Path, content: ArchiveReader) -> None:
+def _install_archive(target: Path, read_archive: ArchiveReader) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    build_once(target, lambda folder: unpack_archive(content(), folder))
+    build_once(target, lambda folder: unpack_archive(read_archive(), folder))
 
 
 def pack_folder(folder: Path) -> Iterator[bytes]:
-    """The content of a folder as an archive, chunk by chunk."""
-    with temporary_dir() as place:
-        archive = place / "archive.tar"
+    """Pack the content of a folder into a tar archive, and yield it block by block."""
+    with temporary_dir() as scratch:
+        archive = scratch / "archive.tar"
         with tarfile.open(archive, "w") as tar:
             tar.add(folder, ".", filter=_clear_owner)
         with archive.open("rb") as file:
@@ -91,9 +103,9 @@ def _clear_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def unpack_archive(content: Iterable[bytes], folder: Path) -> None:
-    """Put it into another folder."""
-    with temporary_dir() as place:
-        archive = place / "archive.tar"
+    """Unpack an archive of `pack_folder` into a folder."""
+    with temporary_dir() as scratch:
+        archive = scratch / "archive.tar"
         with archive.open("wb") as file:
             file.writelines(content)
         with tarfile.open(archive) as tar:
