@@ -100,7 +100,7 @@ def test_a_run_goes_on_with_the_same_agent(toy: Path, tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         run(str(toy), leaving, out=tmp_path / "run")
-    with pytest.raises(UsageError, match="came from outside"):
+    with pytest.raises(UsageError, match="taken by another program"):
         resume(tmp_path / "run")
     result = resume(tmp_path / "run", win)
     assert (result.score, result.steps) == (0.0, 2)

@@ -249,7 +249,7 @@ def test_a_claim_that_does_not_hold_is_exit_code_one(
     path = tmp_path / "run" / "result.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "success": True}))
     code, out, _ = call("verify", tmp_path / "run")
-    assert code == 1 and "FAIL  result.json: success: claimed True, found False" in out
+    assert code == 1 and "FAIL  result.json: success: recorded True, recomputed False" in out
 
 
 def test_a_fault_is_exit_code_one_and_a_result(

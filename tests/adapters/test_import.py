@@ -444,7 +444,7 @@ def test_at_the_command_line(tmp_path: Path, cli: Any) -> None:
     assert "Edit Script (AI) train.py" in shown.stdout and "imported" in shown.stdout
     assert "not graded, which counts for nothing" in shown.stdout
     assert "+second" in cli("show", result["folder"], "--step", "2", "--diff").stdout
-    for deed, why in (("resume", "cannot be resumed"), ("grade", "imported without a grade")):
+    for deed, why in (("resume", "cannot be resumed"), ("grade", "imported without grading")):
         refused = cli(deed, result["folder"])
         assert (refused.returncode, refused.stderr.count("\n")) == (2, 1) and why in refused.stderr
 

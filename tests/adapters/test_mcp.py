@@ -105,7 +105,7 @@ def test_a_client_that_starts_the_server_plays_a_run(toy: Path, tmp_path: Path, 
     async def play(client: Client) -> None:
         await win(client)
         late = await client.call_tool("list_files", {})
-        assert late.is_error and texts(late) == ["Error: the run is over: submitted"]
+        assert late.is_error and texts(late) == ["Error: The run is over: submitted"]
 
     over_stdio(log, play, toy, "--out", run, "--seed", 4, "--name", "claude", mode="legacy")
     check_won(run)
@@ -209,7 +209,7 @@ def test_a_client_that_leaves_in_the_middle_can_come_back(toy: Path, tmp_path: P
         f"mlagentbench: left before the end; go on with: mlagentbench mcp --resume {run}\n"
     )
     told = cli("resume", run)
-    assert (told.returncode, "came from outside (mcp)" in told.stderr) == (2, True)
+    assert (told.returncode, "taken by another program (mcp)" in told.stderr) == (2, True)
     over_stdio(log, end, "--resume", run)
     result = RunFolder(run).result
     assert result and (result.score, result.steps, result.ending) == (0.0, 4, "submitted")

@@ -254,7 +254,7 @@ def test_prompts_stay_bounded_as_steps_grow(attempt: Callable[..., Result]) -> N
 
 def test_an_agent_that_needs_a_model_says_so_at_once(cli: Any, toy: Path, tmp_path: Path) -> None:
     done = cli("run", toy, "--agent", "react", "--out", tmp_path / "run")
-    assert done.returncode == 2 and "the agent react needs a model: pass --model NAME" in done.stderr
+    assert done.returncode == 2 and "The agent react needs a model. Pass --model NAME" in done.stderr
 
 
 def test_options_reach_the_agent_and_wrong_ones_are_a_sentence(cli: Any, toy: Path, tmp_path: Path) -> None:

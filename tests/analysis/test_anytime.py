@@ -232,7 +232,7 @@ def test_a_run_that_goes_on_just_now_is_graded_later(played: Callable[..., list[
     one, other = played((rows(4),), (rows(4),))
     with one.folder.lock():
         assert grade_steps([one, other], lambda line: None) == [
-            f"0: a run is going on in {one.folder.path}; grade it when that has ended"
+            f"0: Another process is running {one.folder.path}; grade it when that has ended"
         ]
     assert read_step_grades(one) == () and scores(other)[1:] == [4, 4]
     with one.folder.lock_shared(), one.folder.lock_shared():

@@ -437,7 +437,7 @@ def test_dollars_are_refused_if_the_price_is_unknown(
 ) -> None:
     model = f"{server.url}/v1#tiny"
     done = cli("run", toy, "--agent", chatty, "--model", model, "--dollars", 1, "--out", tmp_path / "run")
-    assert done.returncode == 2 and "--dollars needs a price, and none is known for http" in done.stderr
+    assert done.returncode == 2 and "--dollars needs a price, but no price is known for http" in done.stderr
     assert not server.requests and not (tmp_path / "run").exists()
 
 

@@ -54,16 +54,16 @@ def test_two_batches_on_one_folder_are_refused(
 
     def intrude(view: BatchStatus) -> None:
         if not refused:
-            with pytest.raises(UsageError, match="a batch is going on in") as caught:
+            with pytest.raises(UsageError, match="Another process is running the batch in") as caught:
                 run_batch(tmp_path / "out", None, [""], quiet, quiet)
             refused.append(str(caught.value))
 
     assert carry_out(show=intrude).is_complete and refused
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "something").touch()
-    with pytest.raises(UsageError, match="is not empty, and no batch"):
+    with pytest.raises(UsageError, match="is not empty and holds no batch"):
         carry_out(out="full")
-    with pytest.raises(UsageError, match="holds no batch to go on with"):
+    with pytest.raises(UsageError, match="holds no batch to resume"):
         run_batch(tmp_path / "new", None, [""], quiet, quiet)
 
 
@@ -95,7 +95,7 @@ def test_a_change_of_what_results_depend_on_is_refused(
     before = (tmp_path / "out" / "batch.json").read_bytes()
     text = (task / file).read_text()
     (task / file).write_text(text.replace("range(10)", "range(11)") + "\n# something else\n")
-    with pytest.raises(UsageError, match=rf"cannot go on: the {what} of .* changed since it began"):
+    with pytest.raises(UsageError, match=rf"cannot be resumed: the {what} of .* changed since it started"):
         carry_out(tasks=[str(task)], repetitions=2)
     assert (tmp_path / "out" / "batch.json").read_bytes() == before
     assert carry_out(tasks=[str(task)]).is_complete  # all of it is done: nothing depends on the change
@@ -107,7 +107,7 @@ def test_a_change_of_an_agent_file_is_refused(
     path = agent("idle", "class Idle(Agent):\n    def run(self, env):\n        submit(env)\n")
     assert carry_out(agents=[path]).is_complete
     agent("idle", "class Idle(Agent):\n    def run(self, env):\n        execute(env)\n")
-    with pytest.raises(UsageError, match=r"the agent .*idle\.py changed since it began"):
+    with pytest.raises(UsageError, match=r"the agent .*idle\.py changed since it started"):
         carry_out(agents=[path], repetitions=2)
 
 
@@ -259,7 +259,7 @@ def test_in_a_pipe_every_ending_is_a_line_and_results_are_json(cli: Cli, toy: Pa
         ("batch",): "pass --out FOLDER",
         ("batch", "--out", tmp_path / "x", "--task", "atlantis", "--agent", "nothing"): "no task 'atlantis'",
         ("batch", "--out", tmp_path / "x", "--task", "imdb"): "agents: field required",
-        ("batch", tmp_path / "nowhere.toml"): "cannot be read",
+        ("batch", tmp_path / "nowhere.toml"): "Cannot read",
     }.items():
         refused = cli(*words)
         assert refused.returncode == 2 and sentence in refused.stderr and refused.stderr.count("\n") == 1

@@ -102,7 +102,7 @@ def test_kills_at_random_moments_change_no_result(
 @pytest.mark.parametrize(
     ("death", "words"),
     [
-        ("os._exit(0)", "ended the interpreter (exit code 0)"),
+        ("os._exit(0)", "The process of the run exited the interpreter (exit code 0)"),
         ("ctypes.string_at(0)", "was killed by SIGSEGV"),
     ],
 )
@@ -139,7 +139,7 @@ def test_a_run_during_which_the_process_died_goes_on_apart_from_the_others(
         until(lambda: processes(str(place)))
         batch.terminate()
         _, complaints = batch.communicate(timeout=10)
-    assert batch.returncode == 130 and "stopped; everything is kept" in complaints
+    assert batch.returncode == 130 and "Stopped. All progress is saved" in complaints
     with BatchFolder(out).lock() as died:
         assert not died
 
@@ -222,7 +222,8 @@ def test_when_nothing_works_any_more_the_batch_does_not_use_up_its_jobs(tmp_path
         batch.add(job)
     batch.run()
     assert (
-        batch.stop_reason.startswith("10 runs in a row failed") and "the disk went mad" in batch.stop_reason
+        batch.stop_reason.startswith("10 consecutive runs failed with faults")
+        and "the disk went mad" in batch.stop_reason
     )
     assert batch.status.totals.queued == 50 and len(batch.errors) == 10
 

@@ -31,7 +31,7 @@ def test_ctrl_c_stops_scripts_and_keeps_everything_and_the_same_command_goes_on(
         batch.send_signal(signal.SIGINT)
         _, complaints = batch.communicate(timeout=10)
     assert batch.returncode == 130 and "Traceback" not in complaints
-    assert "stopped; everything is kept, and the same command goes on" in complaints
+    assert "Stopped. All progress is saved; run the same command to continue." in complaints
     assert set(states(out).values()) == {"stopped"} and not scripts & set(processes("./slow.py", "./wait.py"))
     assert [len(RunFolder(path.parent).steps()) for path in out.glob("*/run.json")] == [1, 1]
     go.touch()
@@ -92,10 +92,10 @@ def test_stop_ends_a_run_or_a_whole_batch_of_another_process(
         assert states(out)[one.name] == "stopped" and batch.poll() is None
         assert cli("stop", out).returncode == 0
         _, complaints = batch.communicate(timeout=10)
-    assert batch.returncode == 130 and "somebody asked it to stop" in complaints
+    assert batch.returncode == 130 and "Stop requested. All progress is saved" in complaints
     assert set(states(out).values()) == {"stopped"} and not list(out.glob("**/stop"))
     nothing = cli("stop", out)
-    assert nothing.returncode == 2 and "nothing is going on in" in nothing.stderr
+    assert nothing.returncode == 2 and "Nothing is running in" in nothing.stderr
 
 
 def test_a_single_run_can_be_stopped_and_watched_from_outside(
@@ -108,11 +108,7 @@ def test_a_single_run_can_be_stopped_and_watched_from_outside(
         output = out / "outputs" / "step-0002.txt"
         until(lambda: output.is_file() and b"waiting" in output.read_bytes())
         look = json.loads(cli("watch", out, "--once", "--json").stdout)
-        assert (
-            look["running"]
-            and look["runs"][0]["state"] == "running"
-            and look["runs"][0]["steps"] == 1
-        )
+        assert look["running"] and look["runs"][0]["state"] == "running" and look["runs"][0]["steps"] == 1
         totals = json.loads(cli("watch", out.parent, "--once", "--json").stdout)["totals"]
         assert (totals["runs"], totals["running"], totals["unplanned"]) == (1, 1, 0)
         assert cli("stop", out.parent).stdout == f"stopped: {out}\n"
@@ -150,7 +146,7 @@ def test_watch_tells_the_states_of_a_batch_of_another_process(
         and "1 of 4 done (0 success, 1 invalid), 1 fault, 1 stopped, 1 queued" in shown.stdout
     )
     missing = cli("watch", tmp_path / "nowhere")
-    assert missing.returncode == 2 and "there is no folder" in missing.stderr
+    assert missing.returncode == 2 and "No such folder: " in missing.stderr
 
 
 COSTLY = """
@@ -174,7 +170,7 @@ def test_a_budget_in_money_that_is_used_up_begins_nothing_more(
     ended = carry_out(**keys, jobs=1)
     totals = ended.status.totals
     assert (totals.done + totals.stopped, totals.queued) == (2, 1) and not ended.is_complete
-    assert ended.stop_reason == "the budget of $0.5 is used up ($0.80)"
+    assert ended.stop_reason == "Budget of $0.5 used up ($0.80)"
     again = carry_out(**keys, jobs=1)
     assert again.results == ended.results and again.stop_reason == ended.stop_reason
     more = carry_out(**{**keys, "budget": {"dollars": 9}}, jobs=1)
@@ -188,7 +184,7 @@ def test_a_budget_that_ends_while_a_run_goes_on_leaves_it_to_be_resumed(
     patient = agent("patient", PATIENT.format(go=str(go)))
     keys = {"agents": [patient], "repetitions": 2, "budget": {"hours": 1e-9}}
     ended = carry_out(**keys, jobs=1)
-    assert "hours of runs is used up" in ended.stop_reason
+    assert "hours of runs used up" in ended.stop_reason
     assert (ended.status.totals.stopped, ended.status.totals.queued) == (1, 1) and not ended.results
     go.touch()
     assert carry_out(**{**keys, "budget": {}}).is_complete

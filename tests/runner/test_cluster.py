@@ -443,9 +443,9 @@ def test_a_node_that_was_cut_off_and_comes_back_writes_over_nothing(
         (["--address", "auto"], "are for --on ray"),
         (["--on", "ray", "--gpu", "0"], "pass --gpus-per-run instead of --gpu"),
         (["--on", "ray", "--cpus-per-run", "0"], "cpus: input should be greater than 0"),
-        (["--on", "ray", "--address", "ray://127.0.0.1:10001"], "start the batch on a node of the cluster"),
-        (["--on", "ray", "--address", "nowhere"], "no Ray cluster answers at nowhere"),
-        (["--on", "ray", "--address", "127.0.0.1:1"], "no Ray cluster answers at 127.0.0.1:1: [Errno 111]"),
+        (["--on", "ray", "--address", "ray://127.0.0.1:10001"], "Start the batch on a node of the cluster"),
+        (["--on", "ray", "--address", "nowhere"], "No Ray cluster at nowhere"),
+        (["--on", "ray", "--address", "127.0.0.1:1"], "No Ray cluster at 127.0.0.1:1: [Errno 111]"),
     ],
 )
 def test_what_a_person_gets_wrong_is_one_line(

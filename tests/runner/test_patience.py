@@ -87,7 +87,7 @@ def stopped_in_time(process: "subprocess.Popen[str]", out: Path) -> None:
     process.send_signal(signal.SIGINT)
     began = time.monotonic()
     _, complaints = process.communicate(timeout=20)
-    assert process.returncode == 130 and "stopped; everything is kept" in complaints, complaints
+    assert process.returncode == 130 and "Stopped. All progress is saved" in complaints, complaints
     assert time.monotonic() - began < 10
     assert {each.state for each in BatchFollower(out).refresh().runs} == {"stopped"}
 
@@ -143,4 +143,4 @@ def test_more_memory_than_there_is_gets_a_note(toy: Path, tmp_path: Path) -> Non
         out = tmp_path / str(gigabytes)
         assert run_batch(out, Plan.model_validate(plan), ["", ""], heard.append, quiet).is_complete
     (note,) = heard
-    assert "the scripts of 2 runs at a time may use 2e+06 GB of memory" in note
+    assert "the scripts of 2 parallel runs may use 2e+06 GB of memory" in note

@@ -135,7 +135,7 @@ def test_resuming_from_a_step_forgets_what_came_later_and_keeps_the_old_result(
     assert len(folder.steps()) == 1 and (tmp_path / "run" / "result-2.json").is_file()
     assert (tmp_path / "run" / "workspace" / "a").read_text() == "anew"
     for wrong in (-1, 2):
-        with pytest.raises(UsageError, match="--from-step must be from 0 to 1"):
+        with pytest.raises(UsageError, match="--from-step must be between 0 and 1"):
             folder.rewind(wrong)
 
 
@@ -215,7 +215,7 @@ def test_a_record_that_is_damaged_is_left_as_it_was(play: Play, tmp_path: Path) 
 def test_a_finished_run_is_not_resumed_by_accident(toy: Path, tmp_path: Path, cli: Cli) -> None:
     assert cli("run", toy, "--agent", "baseline", "--out", tmp_path / "run").returncode == 0
     refused = cli("resume", tmp_path / "run")
-    assert refused.returncode == 2 and "is finished (submitted); pass --from-step" in refused.stderr
+    assert refused.returncode == 2 and "is finished (submitted). Pass --from-step" in refused.stderr
     again = resume_run(tmp_path / "run", 1, quiet)
     assert (again.ending, again.steps) == ("submitted", 2)
 
@@ -223,7 +223,10 @@ def test_a_finished_run_is_not_resumed_by_accident(toy: Path, tmp_path: Path, cl
 def test_an_agent_that_stops_before_its_record_ends_is_a_fault(play: Play) -> None:
     play(act("1", "2", "3"))
     result = play(act("1"))
-    assert result.ending == "fault" and "stopped after step 1, where the record goes on" in result.note
+    assert (
+        result.ending == "fault"
+        and "the agent stopped after step 1, but the record has more steps" in result.note
+    )
     assert "--from-step 1" in result.note
     assert play(act("1", "2", "3")).ending == "stopped"
 
@@ -291,5 +294,7 @@ def test_a_run_whose_task_changed_does_not_go_on(
     assert cli("run", task, "--agent", "baseline", "--out", tmp_path / "run").returncode == 0
     (task / "description.md").write_text("Something easier.")
     refused = cli("resume", tmp_path / "run", "--from-step", 1)
-    assert refused.returncode == 2 and "cannot go on: its task changed since it began" in refused.stderr
+    assert (
+        refused.returncode == 2 and "cannot be resumed: its task changed since it started" in refused.stderr
+    )
     assert len(RunFolder(tmp_path / "run").steps()) == 2

@@ -65,7 +65,7 @@ def test_an_agent_that_raises_is_graded_and_the_note_says_where(setup: Setup, tm
     (tmp_path / "clumsy.py").write_text(CRASH)
     result = start_run(setup, str(tmp_path / "clumsy.py"), tmp_path / "run")
     assert (result.agent, result.ending, result.score) == ("clumsy.py", "crashed", 5.0)
-    assert result.note.startswith("the agent crashed: JSONDecodeError: Expecting property name")
+    assert result.note.startswith("The agent crashed: JSONDecodeError: Expecting property name")
     assert result.note.endswith("(clumsy.py:10)")
     assert "json.loads" in (tmp_path / "run" / "crash.txt").read_text()
     assert (tmp_path / "run" / "agent.py").read_text() == CRASH
@@ -97,7 +97,10 @@ def test_an_agent_that_acts_past_its_end_is_stopped_and_not_blamed(play: Play) -
                 env.step(Call(action="List Files"))
 
     result = play(insist_deaf, "deaf", steps=3)
-    assert (result.ending, result.steps) == ("steps", 3) and "it went on after the end" in result.note
+    assert (result.ending, result.steps) == (
+        "steps",
+        3,
+    ) and "The agent kept acting after the end of the run" in result.note
 
     def submit_twice(env: Environment) -> None:
         win(env)
@@ -170,7 +173,7 @@ def test_whatever_error_of_ours_grading_raises_ends_the_run_as_a_fault(
 
     result = play(act)
     assert (result.ending, result.score, result.valid) == ("fault", None, False)
-    assert result.note.startswith("UsageError: cannot use ")
+    assert result.note.startswith("UsageError: Cannot use ")
 
 
 def test_a_fault_is_recorded_as_one_and_can_be_resumed(play: Play, tmp_path: Path) -> None:
@@ -203,9 +206,9 @@ def test_a_folder_with_anything_in_it_is_refused(setup: Setup, tmp_path: Path) -
     (tmp_path / "taken" / "file").touch()
     with pytest.raises(UsageError, match="is not empty"):
         start_run(setup, "nothing", tmp_path / "taken")
-    with pytest.raises(UsageError, match=r"cannot make a run in .*: (File exists|Not a directory)"):
+    with pytest.raises(UsageError, match=r"Cannot create a run in .*: (File exists|Not a directory)"):
         start_run(setup, "nothing", tmp_path / "taken" / "file")
-    with pytest.raises(UsageError, match=r"cannot make a run in .*: Not a directory"):
+    with pytest.raises(UsageError, match=r"Cannot create a run in .*: Not a directory"):
         start_run(setup, "nothing", tmp_path / "taken" / "file" / "below")
 
 
@@ -233,15 +236,16 @@ def test_a_beginning_that_fails_leaves_an_empty_folder(play: Play, setup: Setup,
     agent.write_text("# by nobody\n" * 20)
     command = [sys.executable, "-c", FULL, tmp_path / "run", tmp_path / "new", agent]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == f"cannot make a run in {tmp_path / 'new'}: File too large\n[]\n" * 3
+    assert done.stdout == f"Cannot create a run in {tmp_path / 'new'}: File too large\n[]\n" * 3
     assert start_run(setup, "baseline", tmp_path / "new").score == 5.0
     with pytest.raises(
-        UsageError, match=f"choose another --out, or continue with: resume {tmp_path / 'new'}$"
+        UsageError,
+        match=rf"Choose another --out\. To continue the run: mlagentbench resume {tmp_path / 'new'}$",
     ):
         start_run(setup, "baseline", tmp_path / "new")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "agent.py").touch()
-    with pytest.raises(UsageError, match=r"choose another --out$"):
+    with pytest.raises(UsageError, match=r"is not empty\. Choose another --out\.$"):
         start_run(setup, "baseline", tmp_path / "full")
 
 
@@ -251,7 +255,10 @@ def test_two_runs_at_once_in_one_folder_are_refused(play: Play, tmp_path: Path, 
     def act(env: Environment) -> None:
         with pytest.raises(UsageError, match="is not empty"):
             start_run(setup, "nothing", tmp_path / "run")
-        with pytest.raises(UsageError, match="a run is going on in"), RunFolder(tmp_path / "run").lock():
+        with (
+            pytest.raises(UsageError, match="Another process is running "),
+            RunFolder(tmp_path / "run").lock(),
+        ):
             pass
         refused.append(True)
 
@@ -267,12 +274,12 @@ def test_a_baseline_is_measured_over_seeds(setup: Setup, variant: Callable[..., 
     said: list[str] = []
     found, scores = measure_baseline(setup, 2, said.append)
     assert scores == [5.0, 5.0] and (found.mean, found.sd, found.n) == (5.0, 0.0, 2)
-    assert said == ["run 1 of 2: 5", "run 2 of 2: 5"]
+    assert said == ["run 1 of 2: score 5", "run 2 of 2: score 5"]
     silent = prepare_setup(
         str(variant({"starter/train.py": "print('nothing')\n"})), "open", "bwrap", said.append
     )
     with pytest.raises(
-        Fault, match=r"the starter of toy leaves no valid submission: submission\.csv is missing"
+        Fault, match=r"The starter of toy leaves no valid submission: submission\.csv is missing"
     ):
         measure_baseline(silent, 2, said.append)
 
@@ -285,4 +292,7 @@ def test_a_task_whose_baseline_nobody_knows_is_scored_and_not_judged(
     folder = variant({"task.toml": toml, "grade.py": grader})
     result = play(win, setup=prepare_setup(str(folder), "open", "bwrap", lambda line: None))
     assert (result.score, result.valid, result.success) == (0.0, True, False)
-    assert result.baseline is None and "no baseline is known: mlagentbench baseline" in result.note
+    assert (
+        result.baseline is None
+        and "No baseline is known. Measure it with: mlagentbench baseline" in result.note
+    )

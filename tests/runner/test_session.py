@@ -90,7 +90,7 @@ def test_a_session_that_is_left_goes_on_where_it_was(setup: Setup, tmp_path: Pat
         played.suspend()
     assert played.result is None and played.done
     assert not (tmp_path / "run" / "result.json").exists()
-    with pytest.raises(UsageError, match=r"came from outside \(somebody\)"):
+    with pytest.raises(UsageError, match=r"taken by another program \(somebody\)"):
         resume_run(tmp_path / "run", None, quiet)
     with reopen_session(tmp_path / "run", quiet) as again:
         assert [step.number for step in again.env.steps] == [1, 2]
@@ -197,7 +197,7 @@ def test_dollars_need_a_price_here_too(setup: Setup, tmp_path: Path) -> None:
     dear = FakeModel([])
     dear.price = None
     with (
-        pytest.raises(UsageError, match="none is known for the main model"),
+        pytest.raises(UsageError, match="no price is known for the main model"),
         open_session(setup, "somebody", tmp_path / "run", limits={"dollars": 1}, models={"main": dear}),
     ):
         pass
@@ -229,6 +229,9 @@ def test_a_killed_holder_loses_no_step(toy: Path, tmp_path: Path) -> None:
 
 def test_a_folder_has_one_holder(setup: Setup, tmp_path: Path) -> None:
     with open_session(setup, "somebody", tmp_path / "run") as played:
-        with pytest.raises(UsageError, match="going on"), reopen_session(tmp_path / "run", quiet):
+        with (
+            pytest.raises(UsageError, match="Another process is running"),
+            reopen_session(tmp_path / "run", quiet),
+        ):
             pass
         played.suspend()

@@ -78,7 +78,7 @@ def test_an_honest_run_passes_and_every_single_edit_of_it_fails(run: RunFolder, 
     edit(results, ending="fault")  # so that nobody grades it again
     assert {"result.json: score", "result.json: success"} <= failures(run, setup).keys()
     edit(results, ending="steps")
-    assert "the ending fits the record" in failures(run, setup)
+    assert "the ending matches the recorded steps" in failures(run, setup)
     results.write_bytes(original)
     assert failures(run, setup) == {}
 
@@ -89,7 +89,7 @@ def test_a_changed_record_fails(run: RunFolder, setup: Setup) -> None:
     trace.write_bytes(b"".join(lines).replace(b"List Files", b"Read File", 1))
     assert "result.json: trace" in failures(run, setup)
     trace.write_bytes(b"".join(lines[:-1]))
-    assert {"result.json: trace", "result.json: steps", "the ending fits the record"} <= failures(
+    assert {"result.json: trace", "result.json: steps", "the ending matches the recorded steps"} <= failures(
         run, setup
     ).keys()
     trace.write_bytes(b"".join(lines[:2] + lines[3:]))
@@ -135,16 +135,16 @@ def test_another_baseline_or_task_than_the_run_used_fails(
     assert "the task is the one that the run used" in failures(run, other)
     edit(run.path / "run.json", baseline={"mean": 1e6, "sd": 0.1, "n": 8})
     found = failures(run, setup)
-    assert {"the baseline is the one that is known", "result.json: baseline"} <= found.keys()
+    assert {"the baseline is the known one", "result.json: baseline"} <= found.keys()
 
 
 def test_an_unfinished_run_cannot_be_verified(run: RunFolder, setup: Setup) -> None:
     (run.path / "result.json").unlink()
-    with pytest.raises(UsageError, match="is not finished: mlagentbench resume"):
+    with pytest.raises(UsageError, match="is not finished. To continue it: mlagentbench resume"):
         verify_run(run, setup)
 
 
-SAME = "the agent, given the recorded replies, comes to the same steps"
+SAME = "the agent takes the same steps when the record is replayed"
 
 
 def scripted_run(cli: Any, toy: Path, tmp_path: Path) -> Path:
@@ -168,7 +168,7 @@ def test_a_record_that_the_agent_would_not_have_made_fails(cli: Any, toy: Path, 
     calls = out / "model_calls.jsonl"
     calls.write_text(calls.read_text().replace("Thought: look", "Thought: peek", 1))
     found = {check["what"]: check for check in json.loads(cli("verify", out, "--json").stdout)}
-    assert not found[SAME]["holds"] and "does not repeat itself" in found[SAME]["detail"]
+    assert not found[SAME]["holds"] and "Replay diverged at step 1" in found[SAME]["detail"]
 
 
 def test_an_agent_from_a_file_is_replayed_only_if_it_is_trusted(cli: Any, toy: Path, tmp_path: Path) -> None:

@@ -128,5 +128,5 @@ def summarize_batch(ended: BatchOutcome, folder: Path) -> Iterator[str]:
         if each.planned and each.state == "fault" and each.name not in ended.errors:
             yield f"{each.name}: given up after {each.faults} tries: {strip_control_chars(each.note)}"
     if ended.stop_reason:
-        yield f"{strip_control_chars(ended.stop_reason)}; everything is kept, and the same command goes on"
+        yield f"{strip_control_chars(ended.stop_reason)}. All progress is saved; run the same command to continue."
     yield f"look at it with: {format_command('watch', str(folder))}"
