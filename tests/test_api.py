@@ -109,7 +109,7 @@ def test_a_run_goes_on_with_the_same_agent(toy: Path, tmp_path: Path) -> None:
 
 def test_steps_can_be_taken_without_an_agent(toy: Path, tmp_path: Path) -> None:
     with session(str(toy), out=tmp_path / "run") as played:
-        assert "the id itself" in played.env.task.description
+        assert "the id itself" in played.env.problem_statement
         assert played.step(WRITE).observation == "File submission.csv written."
         played.step(SUBMIT)
         played.suspend()

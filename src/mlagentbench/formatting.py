@@ -3,6 +3,7 @@
 import re
 import shutil
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,6 +14,14 @@ from mlagentbench.records import Call, DataKind, Result
 ESCAPE_SEQUENCE = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|.)?"
 BIDI_CONTROLS = "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
 CONTROL_CHARS = re.compile(ESCAPE_SEQUENCE + rf"|[\x00-\x08\x0b-\x1f\x7f-\x9f{BIDI_CONTROLS}]", re.DOTALL)
+
+
+PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
+
+
+def fill_placeholders(text: str, values: Mapping[str, str]) -> str:
+    """Replace every {{name}} that has a value; other text in double braces stays as it is."""
+    return PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), text)
 
 
 def print_progress(line: str) -> None:

@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 
 from mlagentbench.discovery import installed_plugins, load_entry_point
 from mlagentbench.errors import UsageError
-from mlagentbench.formatting import to_single_line
+from mlagentbench.formatting import PLACEHOLDER, fill_placeholders, to_single_line
 from mlagentbench.records import Baseline, Better, Limits, Record
 from mlagentbench.system.hashing import hash_tree
 
@@ -33,6 +33,8 @@ class Edition(Record):
     """One version of a task's data: its sources, its size, and the scores measured on it."""
 
     size: str
+    # Values of the {{names}} in description.md that differ between editions.
+    placeholders: dict[str, str] = Field(default_factory=dict)
     sources: tuple[Source, ...] = ()
     baseline: Baseline | None = None
     reference: float | None = None
@@ -76,7 +78,6 @@ class Task:
     Attributes:
         name: The task's id, which is the name of its folder.
         folder: The folder.
-        description: The problem as the agent reads it.
         config: The contents of task.toml.
     """
 
@@ -97,8 +98,9 @@ class Task:
         missing += [f"the folder {name}" for name in REQUIRED_FOLDERS if not (self.folder / name).is_dir()]
         if missing:
             raise UsageError(f"Task {self.name}: {missing[0]} is missing in {self.folder}.")
-        self.description = _read_text(self.folder / "description.md")
+        self._description = _read_text(self.folder / "description.md")
         self.config = _read_config(self.folder / "task.toml")
+        self._check_placeholders()
 
     @classmethod
     def load(cls, name: str) -> "Task":
@@ -135,6 +137,28 @@ class Task:
         if name not in editions:
             raise UsageError(f"Task {self.name} has no edition {name!r}. Available: {', '.join(editions)}.")
         return editions[name]
+
+    def describe(self, edition: str) -> str:
+        """The text of description.md for one edition, with its placeholders filled in.
+
+        Agents read `Environment.problem_statement`, which adds the resources and limits of the run.
+
+        Raises:
+            UsageError: The task has no such edition.
+        """
+        return fill_placeholders(self._description, self.edition(edition).placeholders)
+
+    def _check_placeholders(self) -> None:
+        """Raise if an edition lacks a placeholder of another one, or if description.md does not use one."""
+        defined = {name for edition in self.config.editions.values() for name in edition.placeholders}
+        used = defined & set(PLACEHOLDER.findall(self._description))
+        for edition_name, edition in self.config.editions.items():
+            if missing := sorted(defined - edition.placeholders.keys()):
+                raise UsageError(
+                    f"Task {self.name}: edition {edition_name} lacks the placeholder {missing[0]!r}."
+                )
+        if unused := sorted(defined - used):
+            raise UsageError(f"Task {self.name}: description.md does not use the placeholder {unused[0]!r}.")
 
     @property
     def load_name(self) -> str:

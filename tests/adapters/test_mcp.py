@@ -17,9 +17,11 @@ import pytest
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
 from mcp.types import CallToolResult
 
+from mlagentbench.environment.problem_statement import build_problem_statement
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.setup import Setup
 from mlagentbench.runner.verify import verify_run
+from mlagentbench.task import Task
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 Until = Callable[[Callable[[], object]], None]
@@ -126,7 +128,9 @@ def test_a_client_that_connects_over_http_plays_a_run(toy: Path, tmp_path: Path)
 
 def test_the_description_is_free_and_files_cost_a_step(toy: Path, tmp_path: Path) -> None:
     async def play(client: Client) -> None:
-        assert client.instructions and "the id itself" in client.instructions
+        spec = RunFolder(tmp_path / "run").spec
+        statement = build_problem_statement(Task.load(str(toy)), spec.edition, spec.limits, spec.hardware)
+        assert client.instructions and statement.strip() in client.instructions
         prompt = (await client.get_prompt("work")).messages[0].content
         assert prompt.type == "text" and prompt.text == client.instructions
         assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["work"]
@@ -135,7 +139,7 @@ def test_the_description_is_free_and_files_cost_a_step(toy: Path, tmp_path: Path
         assert (await client.list_resource_templates()).resource_templates[
             0
         ].uri_template == "workspace:///{+path}"
-        assert await read(client, "task://description") == (toy / "description.md").read_text()
+        assert await read(client, "task://description") == statement
         assert RunFolder(tmp_path / "run").steps() == ()
         assert await read(client, "workspace:///train.py") == (toy / "starter" / "train.py").read_text()
         await client.call_tool("write_file", {"file_name": "a b.txt", "content": "new"})

@@ -72,7 +72,7 @@ class ResearchEnv(gymnasium.Env[str, str]):
         env = self._session.env
         steps = str(env.spec.limits.steps)
         text = fill_prompt(
-            "gym", task=env.task.description.strip(), steps=steps, actions=format_actions(env.actions)
+            "gym", task=env.problem_statement.strip(), steps=steps, actions=format_actions(env.actions)
         )
         if env.steps:
             text = f"{text}\n\nThe last observation:\n{env.steps[-1].observation}"

@@ -29,7 +29,7 @@ class Act(Agent):
         """Ask for an action and run it, until the run is over."""
         instructions = fill_prompt(
             self.prompt,
-            task=env.task.description,
+            task=env.problem_statement,
             actions=format_actions(env.actions),
             steps=str(env.spec.limits.steps),
         )

@@ -37,7 +37,7 @@ class Autogpt(Agent):
         """Run one command after another, and update the summary after each."""
         instructions = fill_prompt(
             "autogpt",
-            task=env.task.description,
+            task=env.problem_statement,
             actions=format_actions(env.actions),
             steps=str(env.spec.limits.steps),
         )

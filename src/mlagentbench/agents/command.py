@@ -9,6 +9,7 @@ from mlagentbench.endpoint.external_program import ExternalProgram, ProgramSpec
 from mlagentbench.environment import Environment
 from mlagentbench.errors import ModelFault, PromptTooLong, RunOver, UsageError
 from mlagentbench.formatting import print_progress
+from mlagentbench.language.prompts import fill_prompt
 from mlagentbench.records import Call
 from mlagentbench.runtimes.base import Runtime, ensure_package_runtime, require_pinned
 from mlagentbench.system.cache import temporary_dir
@@ -63,7 +64,7 @@ class Command(Agent):
         """Start the program, answer its model requests, and submit what it leaves."""
         with temporary_dir() as folder:
             task = folder / "task.md"
-            task.write_text(env.task.description)
+            task.write_text(_describe_task(env))
             env.context.external_program = ExternalProgram(
                 env.context.sandbox,
                 env.context.sandbox_spec(),
@@ -82,7 +83,7 @@ class Command(Agent):
             mounts.append((Path(self.program).resolve(), PROGRAM_PATH))
         values = {
             "{task}": TASK_PATH,
-            "{description}": env.task.description,
+            "{description}": _describe_task(env),
             "{python}": f"{AGENT_RUNTIME_PATH}/bin/python",
         }
         words = [_fill_placeholders(word, values) for word in self.command]
@@ -114,6 +115,11 @@ class Command(Agent):
             else:
                 request.answer(reply)
                 reply_text = reply.text
+
+
+def _describe_task(env: Environment) -> str:
+    """The problem statement, and how its limits apply to a program inside the sandbox."""
+    return f"{env.problem_statement}{fill_prompt('program_limits')}\n"
 
 
 def _split_command(command: str) -> list[str]:

@@ -16,7 +16,7 @@ class Human(Agent):
 
     def run(self, env: Environment) -> None:
         """Read actions and run them until the run is over; steps before a resume are replayed."""
-        _print_line(f"{env.task.description}\n\n{HELP}")
+        _print_line(f"{env.problem_statement}\n\n{HELP}")
         while not env.done:
             call = env.next_recorded_call or self._ask_for_call(env)
             if call:

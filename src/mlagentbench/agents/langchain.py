@@ -37,7 +37,7 @@ class Langchain(Agent):
         from langchain.agents import create_agent
         from langchain_core.messages import HumanMessage
 
-        system = fill_prompt("tools", task=env.task.description, steps=str(env.spec.limits.steps))
+        system = fill_prompt("tools", task=env.problem_statement, steps=str(env.spec.limits.steps))
         agent: Any = create_agent(
             to_langchain_model(env),
             [to_langchain_tool(env, name) for name in env.actions],

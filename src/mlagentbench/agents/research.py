@@ -37,7 +37,7 @@ class Research(Agent):
         """Choose an action, run it and record it, until the run is over."""
         instructions = fill_prompt(
             "research",
-            task=env.task.description,
+            task=env.problem_statement,
             actions=format_actions(env.actions),
             steps=str(env.spec.limits.steps),
         )

@@ -34,7 +34,7 @@ class Tools(Agent):
 
     def run(self, env: Environment) -> None:
         """Ask the model, run its tool calls and return their results, until the run is over."""
-        system = fill_prompt("tools", task=env.task.description, steps=str(env.spec.limits.steps))
+        system = fill_prompt("tools", task=env.problem_statement, steps=str(env.spec.limits.steps))
         opening = [Message(role="system", text=system), Message(role="user", text=fill_prompt("tools_begin"))]
         tools = build_tools(env)
         idle = 0

@@ -69,7 +69,7 @@ class Tree(Agent):
         self.current_script = starter = env.step(Call(action="Read File", args={"file_name": SCRIPT}))
         self.instructions = fill_prompt(
             "tree",
-            task=env.task.description,
+            task=env.problem_statement,
             files=files,
             starter=starter,
             direction=f"A {self.better} figure",

@@ -10,6 +10,7 @@ from mlagentbench.actions.base import Action, load_actions
 from mlagentbench.actions.python_repl import python_repl, rerun_command
 from mlagentbench.environment.context import MAX_REPLY_TOKENS, ActionContext
 from mlagentbench.environment.model_calls import CallContext
+from mlagentbench.environment.problem_statement import build_problem_statement
 from mlagentbench.errors import ActionError, Fault, PromptTooLong, RunOver, UsageError
 from mlagentbench.records import BYTES_PER_GB, Call, Ending, Message, Prompt, Reply, Role, RunSpec, Step, Tool
 from mlagentbench.system.journal import Journal, escape_invalid_utf8
@@ -29,7 +30,7 @@ class Environment:
     recorded steps and replies answer the agent until they run out.
 
     Attributes:
-        task: The task; `task.description` is what the agent reads.
+        task: The task.
         spec: What was asked for: limits, seed, models.
         actions: The available actions, by name.
         steps: The steps so far.
@@ -70,6 +71,12 @@ class Environment:
         self._clock, self._live_since = 0.0, time.monotonic()
         self._submitted = False
         self._calls_after_end = 0
+
+    @property
+    def problem_statement(self) -> str:
+        """What the agent is told: the task's description, and the resources and limits of this run."""
+        spec = self.spec
+        return build_problem_statement(self.task, spec.edition, spec.limits, spec.hardware, spec.gpu)
 
     @property
     def next_recorded_call(self) -> Call | None:

@@ -1,14 +1,13 @@
 """Prompts are files, readable as prose; this fills in what is asked for."""
 
-import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from mlagentbench.formatting import PLACEHOLDER, fill_placeholders
 from mlagentbench.language.replies import ActionInterface
 
 PROMPT_FOLDER = Path(__file__).parent / "prompts"
-PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
 def fill_prompt(prompt: str, /, **values: str) -> str:
@@ -16,7 +15,7 @@ def fill_prompt(prompt: str, /, **values: str) -> str:
     text = _read_prompt(prompt)
     if (blanks := set(PLACEHOLDER.findall(text))) != values.keys():
         raise ValueError(f"the prompt {prompt} has the blanks {sorted(blanks)}, not {sorted(values)}")
-    return PLACEHOLDER.sub(lambda found: values[found[1]], text)
+    return fill_placeholders(text, values)
 
 
 @cache

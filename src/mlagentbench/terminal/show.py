@@ -87,8 +87,9 @@ def show_task(name: str, as_json: bool) -> None:
     """A task's card: what it is, what was measured on it, what the agent reads."""
     task = Task.load(name)
     config = task.config
+    description = task.describe(next(iter(config.editions)))
     if as_json:
-        card = {"task": task.name, **config.model_dump(mode="json"), "description": task.description}
+        card = {"task": task.name, **config.model_dump(mode="json"), "description": description}
         print(json.dumps(card, indent=2))
         return
     console = _plain_console()
@@ -106,4 +107,4 @@ def show_task(name: str, as_json: bool) -> None:
             f"{edition_name}: {edition.size}; baseline {baseline}; reference {format_score(edition.reference)}"
         )
     console.print()
-    console.print(Markdown(task.description) if console.is_terminal else task.description.rstrip())
+    console.print(Markdown(description) if console.is_terminal else description.rstrip())

@@ -31,8 +31,9 @@ from mlagentbench.adapters.inspect.events import build_events, to_model_usage
 from mlagentbench.adapters.inspect.sample_run import RUN_FOLDER_KEY
 from mlagentbench.adapters.inspect.scoring import to_score
 from mlagentbench.adapters.inspect.step_messages import step_to_messages
+from mlagentbench.environment.problem_statement import build_problem_statement
 from mlagentbench.errors import UsageError
-from mlagentbench.records import Result
+from mlagentbench.records import Result, RunSpec
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.task import Task
 
@@ -94,7 +95,7 @@ def build_log(folder: RunFolder) -> EvalLog:
 
 def _build_sample(folder: RunFolder, name: str) -> EvalSample:
     spec, result, steps = folder.spec, folder.result, folder.steps()
-    told = _task_description(spec.task)
+    statement = _problem_statement(spec)
     scores = (
         {SCORER_NAME: to_score(result)} if result and result.ending != "fault" and not result.ungraded else {}
     )
@@ -108,10 +109,10 @@ def _build_sample(folder: RunFolder, name: str) -> EvalSample:
     return EvalSample(
         id=name,
         epoch=1,
-        input=told,
+        input=statement,
         target="",
         messages=[
-            ChatMessageUser(content=told),
+            ChatMessageUser(content=statement),
             *(said for step in steps for said in step_to_messages(step, model)),
         ],
         output=ModelOutput.from_content(model, steps[-1].observation if steps else ""),
@@ -130,11 +131,12 @@ def _build_sample(folder: RunFolder, name: str) -> EvalSample:
     )
 
 
-def _task_description(task: str) -> str:
+def _problem_statement(spec: RunSpec) -> str:
     """What the agent was told, if the task is on this machine."""
     with suppress(UsageError):
-        return Task.load(task).description
-    return f"(the task {task} is not on the machine on which this log was written)"
+        task = Task.load(spec.task)
+        return build_problem_statement(task, spec.edition, spec.limits, spec.hardware, spec.gpu)
+    return f"(the task {spec.task} is not on the machine on which this log was written)"
 
 
 def _sample_error(result: Result | None) -> EvalError | None:

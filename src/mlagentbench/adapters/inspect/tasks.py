@@ -16,9 +16,11 @@ from mlagentbench.adapters.inspect.sample_run import SampleRun, SampleSettings
 from mlagentbench.adapters.inspect.scoring import verdict
 from mlagentbench.adapters.inspect.solvers import benchmark_agent, inspect_react, open_run
 from mlagentbench.agents import base as agents
+from mlagentbench.environment.problem_statement import build_problem_statement
 from mlagentbench.errors import UsageError
 from mlagentbench.language.prompts import fill_prompt
 from mlagentbench.records import AgentSpec
+from mlagentbench.system.hardware import detect_hardware
 from mlagentbench.task import Task
 
 INSPECT_REACT = "react"  # Inspect's own, and not ours of that name
@@ -48,15 +50,15 @@ def create_task(
     limits = {key: value for key, value in (("steps", steps), ("hours", hours)) if value is not None}
     who = AgentSpec(agent=EXTERNAL_SOLVER if agent == INSPECT_REACT else agent, options=agent_options or {})
     place = Path(runs).absolute()
-    told = fill_prompt(
-        "tools", task=found.description, steps=str(limits.get("steps", found.config.limits.steps))
-    )
+    run_limits = found.config.limits.replace(**limits)
+    statement = build_problem_statement(found, edition, run_limits, detect_hardware(), gpu)
+    instructions = fill_prompt("tools", task=statement.strip(), steps=str(run_limits.steps))
     return InspectTask(
         name=found.name.replace("-", "_"),
         dataset=[
             Sample(
                 id=found.name,
-                input=[ChatMessageSystem(content=told), ChatMessageUser(content=fill_prompt("tools_begin"))],
+                input=[ChatMessageSystem(content=instructions), ChatMessageUser(content=fill_prompt("tools_begin"))],
                 metadata={"edition": edition, "metric": found.config.metric, "better": found.config.better},
             )
         ],

@@ -30,7 +30,7 @@ class RunServer:
         self.session = session
         env = session.env
         self.instructions = fill_prompt(
-            "tools", task=env.task.description.strip(), steps=str(env.spec.limits.steps)
+            "tools", task=env.problem_statement.strip(), steps=str(env.spec.limits.steps)
         )
         self.actions = {tool_name(name): action for name, action in env.actions.items()}
         self.initial_files = sorted(
@@ -99,7 +99,7 @@ class RunServer:
     ) -> types.ReadResourceResult:
         """The description costs nothing; a file is read by a step, so that the record has all that was seen."""
         if asked.uri == DESCRIPTION_URI:
-            text = self.session.env.task.description
+            text = self.session.env.problem_statement
         elif asked.uri.startswith(FILE_URI_PREFIX):
             path = unquote(asked.uri.removeprefix(FILE_URI_PREFIX))
             told, failed = await self._run_step(context, Call(action="Read File", args={"file_name": path}))

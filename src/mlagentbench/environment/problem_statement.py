@@ -1,0 +1,52 @@
+"""The problem statement: a task's description, and the resources and limits of the run."""
+
+from mlagentbench.language.prompts import fill_prompt
+from mlagentbench.records import Hardware, Limits
+from mlagentbench.task import Task
+
+
+def build_problem_statement(
+    task: Task, edition: str, limits: Limits, hardware: Hardware, gpu: str = ""
+) -> str:
+    """Return all that an agent is told about its problem; every way to play shows this text.
+
+    Args:
+        task: the task to work on.
+        edition: the edition of its data.
+        limits: the limits of the run.
+        hardware: the machine on which scripts run.
+        gpu: the GPUs that the run may use, as in `RunSpec.gpu`.
+    """
+    resources = fill_prompt(
+        "resources",
+        cores=_count(hardware.cores, "CPU core"),
+        gpu=_describe_gpus(gpu, hardware),
+        script_minutes=_count(limits.script_minutes, "minute"),
+        memory=f"{min(limits.memory_gb, hardware.memory_gb):g}",
+        processes=f"{limits.processes:,}",
+        disk=f"{limits.disk_gb:g}",
+        files=f"{limits.files:,}",
+        steps=f"{limits.steps:,}",
+        hours=_count(limits.hours, "hour") if limits.hours >= 1 else _count(limits.hours * 60, "minute"),
+        budget=_describe_budget(limits),
+    )
+    return f"{task.describe(edition).strip()}\n\n{resources}\n"
+
+
+def _count(number: float, unit: str) -> str:
+    return f"{number:.3g} {unit}" if number == 1 else f"{number:.3g} {unit}s"
+
+
+def _describe_gpus(gpu: str, hardware: Hardware) -> str:
+    if not gpu:
+        return "no GPU"
+    names = [name for name in hardware.gpu.split("; ") if name]
+    count = len(names) if gpu == "all" else len(gpu.split(","))
+    models = ", ".join(dict.fromkeys(names))
+    return _count(count, "GPU") + (f" ({models})" if models else "")
+
+
+def _describe_budget(limits: Limits) -> str:
+    parts = [f"{limits.tokens:,} model tokens"] if limits.tokens is not None else []
+    parts += [f"{limits.dollars:g} dollars of model calls"] if limits.dollars is not None else []
+    return "".join(f", or {part}" for part in parts)
