@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from mlagentbench.agents.base import Agent as Agent
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mlagentbench.api import resume_session as resume_session
     from mlagentbench.api import run as run
     from mlagentbench.api import session as session
-    from mlagentbench.environment.environment import Environment as Environment
+    from mlagentbench.environment import Environment as Environment
     from mlagentbench.errors import BenchError as BenchError
     from mlagentbench.errors import Fault as Fault
     from mlagentbench.errors import RunOver as RunOver
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from mlagentbench.runner.folder import RunFolder as RunFolder
     from mlagentbench.runner.session import Session as Session
     from mlagentbench.task import Task as Task
-else:  # loaded when it is first asked for: the command line needs none of it to begin
-    _HOMES = {
+else:  # imported on first use, because the command line starts without most of it
+    _NAMES_BY_MODULE = {
         "agents.base": ["Agent"],
         "api": ["load_task", "read_run", "resume", "resume_session", "run", "session"],
         "environment.environment": ["Environment"],
@@ -36,15 +36,15 @@ else:  # loaded when it is first asked for: the command line needs none of it to
         "runner.session": ["Session"],
         "task": ["Task"],
     }
-    _HOME = {name: module for module, names in _HOMES.items() for name in names}
-    __all__ = sorted(_HOME)
+    _MODULE_BY_NAME = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
+    __all__ = sorted(_MODULE_BY_NAME)
 
     def __getattr__(name: str) -> object:
         from importlib import import_module
 
-        if name not in _HOME:
+        if name not in _MODULE_BY_NAME:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+        return getattr(import_module(f"{__name__}.{_MODULE_BY_NAME[name]}"), name)
 
     def __dir__() -> list[str]:
         return [*globals(), *__all__]

@@ -4,15 +4,15 @@ import sys
 
 
 def main() -> None:
-    """The command line, in a process of its own; Ctrl-C is no traceback, however early it comes."""
+    """Run the command line; Ctrl-C is never a traceback, however early it comes."""
     try:
         from mlagentbench.system import stdio
 
         stdio.harden_stdio()
-        from mlagentbench.cli.app import main as command_line
+        from mlagentbench.cli.app import main as run_command_line
     except KeyboardInterrupt:
         sys.exit(130)
-    command_line()
+    run_command_line()
 
 
 if __name__ == "__main__":

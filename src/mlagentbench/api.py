@@ -1,4 +1,4 @@
-"""The Python interface, kept stable: what `from mlagentbench import ...` gives."""
+"""The Python interface, kept stable: what `from mlagentbench import ...` provides."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from typing import Any
 
 from mlagentbench.agents import base as agents
 from mlagentbench.agents.base import Agent
-from mlagentbench.environment.environment import Environment
+from mlagentbench.environment import Environment
 from mlagentbench.formatting import print_progress
 from mlagentbench.records import AgentSpec, Result
 from mlagentbench.runner import session as sessions
@@ -20,16 +20,37 @@ from mlagentbench.task import Task
 AgentFunction = Callable[[Environment], None]
 AgentLike = type[Agent] | Agent | AgentFunction
 AgentOrName = str | AgentLike
-PYTHON_AGENT_PREFIX = "python:"  # no agent of ours has such a name, so nobody looks for its code when a run is resumed or verified
+# No agent of ours has such a name, so nobody looks for its code when a run is resumed or verified.
+PYTHON_AGENT_PREFIX = "python:"
 
 
 def load_task(name: str) -> Task:
-    """A task of the suite by its name, or the one in a folder."""
+    """Load a task.
+
+    Args:
+        name: The name of a task, or a folder with a task.toml.
+
+    Returns:
+        The task: its `description`, `config`, `folder` and `starter`.
+
+    Raises:
+        UsageError: There is no such task, or its folder is incomplete.
+    """
     return Task.load(name)
 
 
 def read_run(folder: str | Path) -> RunFolder:
-    """A run on disk: its `spec`, `steps()`, `calls()`, `result` and snapshots."""
+    """Open a run on disk.
+
+    Args:
+        folder: The run folder.
+
+    Returns:
+        The run: its `spec`, `steps()`, `calls()`, `result` and snapshots.
+
+    Raises:
+        UsageError: The folder is not a run, or is damaged.
+    """
     return RunFolder(Path(folder))
 
 
@@ -49,26 +70,55 @@ def run(
     instance: str = "",
     gpu: str = "",
 ) -> Result:
-    """Let an agent work on a task, and grade what it leaves.
+    """Let an agent work on a task, and grade its submission.
 
-    The agent is a name, a file PATH.py, a class, an object, or just a function of the environment; the task is a name
-    or a folder. `limits` are fields of `Limits`. Whatever the agent does wrong is in the result; only a person's
-    mistake is raised, as a UsageError.
+    Args:
+        task: The name of a task, or a folder with a task.toml.
+        agent: A name, a file PATH.py, a class, an object, or a function of the environment.
+        out: The run folder; by default a new one below `runs/`.
+        seed: The seed of the agent and its scripts.
+        limits: Fields of `Limits` to change, such as `{"steps": 10}`.
+        edition: "open" or "paper".
+        model: The agent's model.
+        fast_model: The model for summaries and reading files.
+        edit_model: The model for rewriting scripts.
+        options: Options of the agent.
+        sandbox: The sandbox, as on the command line.
+        instance: Data made by `prepare --fresh` or `--twin`.
+        gpu: The GPUs that scripts may use.
+
+    Returns:
+        The result. Whatever the agent did wrong is in it; it is not raised.
+
+    Raises:
+        UsageError: An argument is wrong.
     """
     name = _agent_name(agent)
     models = {"model": model, "fast_model": fast_model, "edit_model": edit_model}
-    who = AgentSpec(agent=name, options=options or {}, **models)
+    agent_spec = AgentSpec(agent=name, options=options or {}, **models)
     setup = prepare_setup(task, edition, sandbox, print_progress, instance, gpu)
-    place = Path(out) if out else choose_run_folder(setup.task.name, name.removeprefix(PYTHON_AGENT_PREFIX))
-    worker = None if isinstance(agent, str) else _build_agent(agent, who, seed)
-    return starting.start_run(setup, who, place, seed, limits, agent=worker)
+    folder = Path(out) if out else choose_run_folder(setup.task.name, name.removeprefix(PYTHON_AGENT_PREFIX))
+    agent_object = None if isinstance(agent, str) else _build_agent(agent, agent_spec, seed)
+    return starting.start_run(setup, agent_spec, folder, seed, limits, agent=agent_object)
 
 
 def resume(folder: str | Path, agent: AgentLike | None = None, *, from_step: int | None = None) -> Result:
-    """Go on with a run that was stopped or killed; an agent that was not a name or a file must be given again."""
+    """Continue a run that was stopped or killed.
+
+    Args:
+        folder: The run folder.
+        agent: The agent, if the run was started with a class, an object or a function.
+        from_step: Discard everything after this step first.
+
+    Returns:
+        The result.
+
+    Raises:
+        UsageError: The run cannot be resumed; the message says why.
+    """
     spec = RunFolder(Path(folder)).spec
-    worker = _build_agent(agent, spec, spec.seed) if agent else None
-    return starting.resume_run(Path(folder), from_step, print_progress, agent=worker)
+    agent_object = _build_agent(agent, spec, spec.seed) if agent else None
+    return starting.resume_run(Path(folder), from_step, print_progress, agent=agent_object)
 
 
 @contextmanager
@@ -85,18 +135,49 @@ def session(
     instance: str = "",
     gpu: str = "",
 ) -> Iterator[Session]:
-    """A run whose steps you take yourself: graded at the end of the block, left to be resumed if the block raises."""
+    """A run whose steps you take yourself, as a context manager.
+
+    The submission is graded at the end of the block. If the block raises, the run is left to be resumed.
+
+    Args:
+        task: The name of a task, or a folder with a task.toml.
+        name: The agent's name in the record.
+        out: The run folder; by default a new one below `runs/`.
+        seed: The seed of the scripts.
+        limits: Fields of `Limits` to change.
+        edition: "open" or "paper".
+        model: The model for actions that need one.
+        sandbox: The sandbox, as on the command line.
+        instance: Data made by `prepare --fresh` or `--twin`.
+        gpu: The GPUs that scripts may use.
+
+    Yields:
+        The session: `step(call)`, `remaining_budget`, and after the block `result`.
+
+    Raises:
+        UsageError: An argument is wrong.
+    """
     setup = prepare_setup(task, edition, sandbox, print_progress, instance, gpu)
-    place = Path(out) if out else choose_run_folder(setup.task.name, name)
-    with sessions.open_session(
-        setup, AgentSpec(agent=PYTHON_AGENT_PREFIX + name, model=model), place, seed, limits
-    ) as opened:
+    folder = Path(out) if out else choose_run_folder(setup.task.name, name)
+    agent_spec = AgentSpec(agent=PYTHON_AGENT_PREFIX + name, model=model)
+    with sessions.open_session(setup, agent_spec, folder, seed, limits) as opened:
         yield opened
 
 
 @contextmanager
 def resume_session(folder: str | Path, *, from_step: int | None = None) -> Iterator[Session]:
-    """A session that was left or killed, where its record ends."""
+    """A session that was left or killed, continued where its record ends.
+
+    Args:
+        folder: The run folder.
+        from_step: Discard everything after this step first.
+
+    Yields:
+        The session.
+
+    Raises:
+        UsageError: The run cannot be resumed.
+    """
     with sessions.reopen_session(Path(folder), print_progress, from_step) as opened:
         yield opened
 
@@ -107,24 +188,24 @@ def _agent_name(agent: AgentOrName) -> str:
     return PYTHON_AGENT_PREFIX + str(getattr(agent, "__name__", type(agent).__name__))
 
 
-def _build_agent(agent: AgentLike, who: AgentSpec, seed: int) -> Agent:
+def _build_agent(agent: AgentLike, agent_spec: AgentSpec, seed: int) -> Agent:
     if isinstance(agent, type):
-        worker = agents.instantiate_agent(agent, seed, who.options)
+        built = agents.instantiate_agent(agent, seed, agent_spec.options)
     elif isinstance(agent, Agent):
-        worker = agent
+        built = agent
     else:
-        worker = _FunctionAgent(seed, agent)
-    worker.models = starting.load_models(who) or worker.models
-    return worker
+        built = _FunctionAgent(seed, agent)
+    built.models = starting.load_models(agent_spec) or built.models
+    return built
 
 
 class _FunctionAgent(Agent):
-    """An agent that is only a function."""
+    """An agent that is a plain function."""
 
-    def __init__(self, seed: int, behaviour: AgentFunction) -> None:
+    def __init__(self, seed: int, function: AgentFunction) -> None:
         super().__init__(seed)
-        self.function = behaviour
+        self.function = function
 
     def run(self, env: Environment) -> None:
-        """Call it."""
+        """Call the function."""
         self.function(env)

@@ -1,39 +1,37 @@
-"""The command about cheating: audit."""
+"""Command about security: audit."""
 
 from typing import Annotated, Any
 
 import typer
 
-from mlagentbench.cli.options import AsJson, print_json
+from mlagentbench.cli.options import AsJson, TaskNames, print_json
 from mlagentbench.system.stop_token import interrupt_on_sigterm
 
-Tasks = Annotated[list[str] | None, typer.Argument(metavar="TASK...", help="Tasks; all of them by default.")]
 OUTCOME_LABELS = {"refused": "refused", "gained nothing": "nothing", "SUCCEEDED": "SUCCEEDED"}
-COLUMN_CHARS = 10  # of a column
+COLUMN_CHARS = 10
 
 
 def audit(
-    tasks: Tasks = None,
-    attacks: Annotated[list[str] | None, typer.Option("--attack", help="An attack; may be repeated.")] = None,
+    tasks: TaskNames = None,
+    attacks: Annotated[list[str] | None, typer.Option("--attack", help="An attack; repeatable.")] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Leave out what is slow or the same on every task.")
+        bool, typer.Option("--quick", help="Skip slow attacks and repetitions across tasks.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Let scripted cheaters and vandals loose on tasks, and tell whether one got anywhere."""
-    from mlagentbench.audit.audit import run_audit as conduct
+    """Run scripted attacks against tasks, and report whether any of them gained anything."""
+    from mlagentbench.audit.audit import run_audit
     from mlagentbench.formatting import print_progress, strip_control_chars
     from mlagentbench.task import Task
 
-    def told(finding: Any) -> None:
-        print_progress(
-            strip_control_chars(
-                f"{finding.attack} on {finding.task}: {finding.outcome}: {finding.what} [{finding.seconds:.1f} s]"
-            )
+    def print_finding(finding: Any) -> None:
+        line = (
+            f"{finding.attack} on {finding.task}: {finding.outcome}: {finding.what} [{finding.seconds:.1f} s]"
         )
+        print_progress(strip_control_chars(line))
 
-    with interrupt_on_sigterm():  # what it has planted is taken away again
-        findings = conduct(tasks or Task.names(), attacks or [], quick, print_progress, told)
+    with interrupt_on_sigterm():  # so that planted secrets are removed
+        findings = run_audit(tasks or Task.names(), attacks or [], quick, print_progress, print_finding)
     succeeded = [finding for finding in findings if finding.outcome == "SUCCEEDED"]
     if as_json:
         print_json([finding.model_dump(mode="json") for finding in findings])
@@ -48,15 +46,14 @@ def audit(
 
 
 def format_table(findings: list[Any]) -> list[str]:
-    """Attack by task."""
+    """A table of outcomes: attacks by tasks."""
     tasks = list(dict.fromkeys(finding.task for finding in findings))
-    marks = {(finding.attack, finding.task): OUTCOME_LABELS[finding.outcome] for finding in findings}
-    first = max([len(attack) for attack, _ in marks] + [6]) + 2
+    outcomes = {(finding.attack, finding.task): OUTCOME_LABELS[finding.outcome] for finding in findings}
     rows = {"attack": tasks}
-    rows |= {
-        finding.attack: [marks.get((finding.attack, task), "-") for task in tasks] for finding in findings
-    }
+    for attack in dict.fromkeys(finding.attack for finding in findings):
+        rows[attack] = [outcomes.get((attack, task), "-") for task in tasks]
+    first_width = max(len(name) for name in rows) + 2
     return [
-        (name.ljust(first) + " ".join(cell[:COLUMN_CHARS].ljust(COLUMN_CHARS) for cell in row)).rstrip()
+        (name.ljust(first_width) + " ".join(cell[:COLUMN_CHARS].ljust(COLUMN_CHARS) for cell in row)).rstrip()
         for name, row in rows.items()
     ]

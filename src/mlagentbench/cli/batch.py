@@ -1,4 +1,4 @@
-"""The commands about many runs: batch, watch, stop."""
+"""Commands about many runs: batch, watch, stop."""
 
 import json
 import os
@@ -10,13 +10,24 @@ from typing import Annotated, Any
 
 import typer
 
-from mlagentbench.cli.options import AgentOptions, AsJson, RecordAccess, parse_agent_options, print_json
+from mlagentbench.cli.options import (
+    AgentOptions,
+    AsJson,
+    MaxDollars,
+    MaxHours,
+    MaxMemory,
+    MaxSteps,
+    MaxTokens,
+    RecordAccess,
+    drop_none,
+    parse_agent_options,
+    print_json,
+)
 from mlagentbench.errors import UsageError
 
 Names = list[str] | None
-Number = float | None
 RunOrFolder = Annotated[
-    Path, typer.Argument(metavar="RUN|FOLDER", help="The folder of a batch, of a run, or of runs.")
+    Path, typer.Argument(metavar="RUN|FOLDER", help="A batch, a run, or a folder of runs.")
 ]
 
 
@@ -24,158 +35,161 @@ def batch(
     plan: Annotated[
         Path | None, typer.Argument(metavar="[PLAN]", help="A plan.toml; or use the options.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Folder of the batch; runs/NAME for NAME.toml.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Batch folder; runs/NAME for NAME.toml.")] = None,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", min=1, help="Runs at a time; else one, or one a GPU.")
+        int | None, typer.Option("--jobs", min=1, help="Parallel runs; default: 1, or one per GPU.")
     ] = None,
-    gpu: Annotated[str, typer.Option("--gpu", help="GPUs, one for each run, in turn: 0,1 or all.")] = "",
-    tasks: Annotated[Names, typer.Option("--task", help="A task; may be repeated.")] = None,
-    agents: Annotated[Names, typer.Option("--agent", help="An agent; may be repeated.")] = None,
-    models: Annotated[Names, typer.Option("--model", help="A model; may be repeated.")] = None,
-    fast_model: Annotated[str | None, typer.Option("--fast-model", help="One for summaries.")] = None,
-    edit_model: Annotated[str | None, typer.Option("--edit-model", help="One for rewriting scripts.")] = None,
+    gpu: Annotated[str, typer.Option("--gpu", help="GPUs to distribute, one per run: 0,1 or all.")] = "",
+    tasks: Annotated[Names, typer.Option("--task", help="A task; repeatable.")] = None,
+    agents: Annotated[Names, typer.Option("--agent", help="An agent; repeatable.")] = None,
+    models: Annotated[Names, typer.Option("--model", help="A model; repeatable.")] = None,
+    fast_model: Annotated[str | None, typer.Option("--fast-model", help="Model for summaries.")] = None,
+    edit_model: Annotated[
+        str | None, typer.Option("--edit-model", help="Model for rewriting scripts.")
+    ] = None,
     repetitions: Annotated[
         int | None, typer.Option("--repetitions", min=1, help="Seeds 0, 1, 2, ...")
     ] = None,
-    seeds: Annotated[list[int] | None, typer.Option("--seed", min=0, help="A seed; may be repeated.")] = None,
-    edition: Annotated[str | None, typer.Option("--edition", help="open (the default) or paper.")] = None,
-    isolation: Annotated[
-        str | None, typer.Option("--sandbox", help="bwrap (the default); see run --help.")
-    ] = None,
+    seeds: Annotated[list[int] | None, typer.Option("--seed", min=0, help="A seed; repeatable.")] = None,
+    edition: Annotated[str | None, typer.Option("--edition", help="open (default) or paper.")] = None,
+    sandbox: Annotated[str | None, typer.Option("--sandbox", help="bwrap (default); see run --help.")] = None,
     instance: Annotated[
-        str | None, typer.Option("--instance", help="Data drawn by prepare --fresh or --twin.")
+        str | None, typer.Option("--instance", help="Data made by prepare --fresh or --twin.")
     ] = None,
-    steps: Annotated[int | None, typer.Option("--steps", help="Most steps of a run.")] = None,
-    hours: Annotated[float | None, typer.Option("--hours", help="Most hours of a run.")] = None,
-    tokens: Annotated[int | None, typer.Option("--tokens", help="Most tokens of a run.")] = None,
-    dollars: Annotated[float | None, typer.Option("--dollars", help="Most dollars of a run.")] = None,
-    memory: Annotated[float | None, typer.Option("--memory", help="GB that a script may use.")] = None,
+    steps: MaxSteps = None,
+    hours: MaxHours = None,
+    tokens: MaxTokens = None,
+    dollars: MaxDollars = None,
+    memory: MaxMemory = None,
     budget_dollars: Annotated[
-        float | None, typer.Option("--budget-dollars", help="Most for all runs.")
+        float | None, typer.Option("--budget-dollars", help="Cost limit of the batch.")
     ] = None,
     budget_hours: Annotated[
-        float | None, typer.Option("--budget-hours", help="Most for all, added up.")
+        float | None, typer.Option("--budget-hours", help="Limit on the summed hours of all runs.")
     ] = None,
     record_access: RecordAccess = False,
     tries: Annotated[
-        int | None, typer.Option("--tries", min=1, help="Of a run that ends as a fault.")
+        int | None, typer.Option("--tries", min=1, help="Attempts for a run that ends in a fault.")
     ] = None,
     options: AgentOptions = None,
-    on: Annotated[str, typer.Option("--on", help="here, or ray: a Ray cluster.")] = "here",
+    on: Annotated[str, typer.Option("--on", help="local, or ray: a Ray cluster.")] = "local",
     address: Annotated[
-        str, typer.Option("--address", help="Of the cluster, or auto; else one on this machine.")
+        str, typer.Option("--address", help="Ray: the cluster's address, or auto; default: start one here.")
     ] = "",
     shared: Annotated[
-        bool, typer.Option("--shared", help="All nodes see --out: nothing is sent back.")
+        bool, typer.Option("--shared", help="Ray: all nodes see --out; send nothing back.")
     ] = False,
     cpus: Annotated[
-        Number, typer.Option("--cpus-per-run", help="Set aside on a cluster; 1 by default.")
+        float | None, typer.Option("--cpus-per-run", help="Ray: CPUs per run; default 1.")
     ] = None,
-    gpus: Annotated[Number, typer.Option("--gpus-per-run", help="None by default; 0.5 shares one.")] = None,
+    gpus: Annotated[
+        float | None, typer.Option("--gpus-per-run", help="Ray: GPUs per run; 0.5 shares one.")
+    ] = None,
     memory_per_run: Annotated[
-        Number, typer.Option("--memory-per-run", help="GB; else the scripts' limit.")
+        float | None, typer.Option("--memory-per-run", help="Ray: GB per run; default: the script limit.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run every combination of a plan, or go on with a batch that was stopped or killed."""
+    """Run every combination of a plan. The same command continues a batch that was stopped or killed."""
     from mlagentbench.formatting import print_progress
     from mlagentbench.runner.batch.orchestrator import run_batch
     from mlagentbench.runner.batch.plan import read_plan
     from mlagentbench.terminal.progress import progress_display, summarize_batch
 
-    given: dict[str, Any] = {"tasks": tasks, "agents": agents, "models": models, "seeds": seeds}
-    given |= {"fast_model": fast_model, "edit_model": edit_model, "repetitions": repetitions, "tries": tries}
-    given |= {
+    limits = {"steps": steps, "hours": hours, "tokens": tokens, "dollars": dollars, "memory_gb": memory}
+    overrides: dict[str, Any] = {
+        "tasks": tasks,
+        "agents": agents,
+        "models": models,
+        "fast_model": fast_model,
+        "edit_model": edit_model,
+        "seeds": seeds,
+        "repetitions": repetitions,
+        "tries": tries,
         "edition": edition,
-        "sandbox": isolation,
+        "sandbox": sandbox,
         "instance": instance,
         "options": parse_agent_options(options),
+        "record_access": record_access,
+        "limits": drop_none(limits),
+        "budget": drop_none({"dollars": budget_dollars, "hours": budget_hours}),
     }
-    given |= {"record_access": record_access}
-    limits = {"steps": steps, "hours": hours, "tokens": tokens, "dollars": dollars, "memory_gb": memory}
-    given |= {
-        "limits": _drop_none(limits),
-        "budget": _drop_none({"dollars": budget_dollars, "hours": budget_hours}),
-    }
-    given = {name: value for name, value in given.items() if value}
+    overrides = {name: value for name, value in overrides.items() if value}
     folder = out or (Path("runs", plan.stem) if plan else None)
     if folder is None:
-        raise UsageError("pass --out FOLDER: the same command with the same folder goes on with a batch")
-    wanted = read_plan(plan, given) if plan or given else None
-    needs = _drop_none({"cpus": cpus, "gpus": gpus, "memory_gb": memory_per_run})
-    found = _open_executor(on, jobs, gpu, address, shared, needs)
+        raise UsageError("Pass --out FOLDER. The same command with the same folder continues the batch.")
+    combined = read_plan(plan, overrides) if plan or overrides else None
+    resources = drop_none({"cpus": cpus, "gpus": gpus, "memory_gb": memory_per_run})
+    # What agents print is not part of the result, so it goes to standard error.
     with (
         redirect_stdout(sys.stderr),
-        found as (machines, slots),
-        progress_display() as show,
-    ):  # what agents print is no result
-        ended = run_batch(folder, wanted, slots, print_progress, show, machines)
+        _open_runner(on, jobs, gpu, address, shared, resources) as (runner_factory, slots),
+        progress_display() as on_status,
+    ):
+        outcome = run_batch(folder, combined, slots, print_progress, on_status, runner_factory)
     if as_json:
-        print_json([result.model_dump(mode="json") for result in ended.results])
-    for line in summarize_batch(ended, folder):
+        print_json([result.model_dump(mode="json") for result in outcome.results])
+    for line in summarize_batch(outcome, folder):
         print_progress(line)
-    code = 130 if ended.interrupted else 0 if ended.is_complete else 1
-    if ended.has_unstopped_runs:
+    code = 130 if outcome.interrupted else 0 if outcome.is_complete else 1
+    if outcome.has_unstopped_runs:
         sys.stdout.flush()
-        os._exit(code)  # a thread that waits for a model would keep us; what it loses is done again
+        os._exit(code)  # a thread that waits for a model would block the exit; its work is repeated on resume
     raise typer.Exit(code)
 
 
 @contextmanager
-def _open_executor(
-    on: str, jobs: int | None, gpu: str, address: str, shared: bool, needs: dict[str, float]
+def _open_runner(
+    on: str, jobs: int | None, gpu: str, address: str, shared: bool, resources: dict[str, float]
 ) -> Iterator[tuple[Any, list[str]]]:
-    """Who runs jobs, and in which slots."""
+    """What runs the jobs, and its slots."""
     from mlagentbench.runner.batch.local_runner import LocalRunner
     from mlagentbench.runner.batch.orchestrator import assign_gpus_to_slots
 
-    if on == "here":
-        if address or shared or needs:
-            raise UsageError("--address, --shared and what is set aside per run are for --on ray")
+    if on in ("local", "here"):
+        if address or shared or resources:
+            raise UsageError("--address, --shared and the per-run resources are for --on ray.")
         yield LocalRunner, assign_gpus_to_slots(jobs, gpu)
         return
     if on != "ray":
-        raise UsageError(f"there is no {on!r} to run on; there are: here, ray")
+        raise UsageError(f"Cannot run on {on!r}. Available: local, ray.")
     if gpu:
-        raise UsageError("Ray hands out the GPUs of its nodes: pass --gpus-per-run instead of --gpu")
+        raise UsageError("Ray assigns the GPUs of its nodes. Pass --gpus-per-run instead of --gpu.")
     from mlagentbench.runner.batch.ray.connection import connect_runner
 
-    with connect_runner(address, shared, needs, jobs) as found:
-        yield found
-
-
-def _drop_none(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
+    with connect_runner(address, shared, resources, jobs) as runner_and_slots:
+        yield runner_and_slots
 
 
 def watch(
     folder: RunOrFolder,
-    once: Annotated[bool, typer.Option("--once", help="Look once, and do not wait for the end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print the current status and exit.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show a batch, a run or a folder of runs as it goes on, from its files alone."""
+    """Follow a batch, a run or a folder of runs. Reads files only."""
     from mlagentbench.terminal.watch import poll_views, watch_folder
 
-    if as_json:
-        for view in poll_views(folder, once):
-            told = view.model_dump(mode="json")
-            print(json.dumps({**told, "totals": view.totals.model_dump(mode="json")}), flush=True)
-    else:
+    if not as_json:
         watch_folder(folder, once)
+        return
+    for status in poll_views(folder, once):
+        totals = status.totals.model_dump(mode="json")
+        print(json.dumps({**status.model_dump(mode="json"), "totals": totals}), flush=True)
 
 
 def stop(folder: RunOrFolder, as_json: AsJson = False) -> None:
-    """Ask whoever works on a run or a batch to stop cleanly; resume, or the same batch command, goes on."""
-    from mlagentbench.runner.batch.stop_request import request_stop as ask
+    """Ask a run or a batch to stop cleanly. It can be resumed later."""
+    from mlagentbench.runner.batch.stop_request import request_stop
 
-    stopped, still = ask(folder)
+    stopped, still_running = request_stop(folder)
     if as_json:
-        print_json({"stopped": [str(path) for path in stopped], "still": [str(path) for path in still]})
-    for path in () if as_json else stopped:
-        print(f"stopped: {path}")
-    for path in () if as_json else still:
-        print(f"asked, but it is still at something that cannot be cut short: {path}")
-    if still:
+        print_json(
+            {"stopped": [str(path) for path in stopped], "still": [str(path) for path in still_running]}
+        )
+    else:
+        for path in stopped:
+            print(f"stopped: {path}")
+        for path in still_running:
+            print(f"Stop requested; waiting for an operation that cannot be interrupted: {path}")
+    if still_running:
         raise typer.Exit(1)

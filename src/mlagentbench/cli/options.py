@@ -2,54 +2,96 @@
 
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from mlagentbench.errors import UsageError
 
+
+def _complete_task(incomplete: str) -> list[str]:
+    from mlagentbench.task import Task
+
+    return [name for name in Task.names() if name.startswith(incomplete)]
+
+
+def _complete_agent(incomplete: str) -> list[str]:
+    from mlagentbench.discovery import plugin_names
+
+    return [name for name in plugin_names("agents") if name.startswith(incomplete)]
+
+
 TaskName = Annotated[
-    str, typer.Argument(metavar="TASK", help="A task of the suite, or a folder with a task.toml.")
+    str,
+    typer.Argument(
+        metavar="TASK", help="A task, or a folder with a task.toml.", autocompletion=_complete_task
+    ),
 ]
-RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
+TaskNames = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="TASK...", help="Tasks; all by default.", autocompletion=_complete_task),
+]
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 EditionName = Annotated[
-    str, typer.Option("--edition", help="open: no credentials, minutes; paper: the paper's data.")
+    str, typer.Option("--edition", help="open: no credentials, minutes. paper: the paper's data.")
 ]
 SandboxName = Annotated[
-    str, typer.Option("--sandbox", help="bwrap, podman[:IMAGE], docker[:IMAGE]; none: unsandboxed.")
+    str, typer.Option("--sandbox", help="bwrap, podman[:IMAGE], docker[:IMAGE], or none (no isolation).")
 ]
 Gpu = Annotated[
-    str, typer.Option("--gpu", help="GPUs that scripts may use: a number, 0,1 or all; none by default.")
+    str, typer.Option("--gpu", help="GPUs that scripts may use: 0, or 0,1, or all. Default: none.")
 ]
 RecordAccess = Annotated[
     bool, typer.Option("--record-access", help="Record which files and sockets scripts open.")
 ]
-Instance = Annotated[str, typer.Option("--instance", help="Data drawn by prepare --fresh or --twin.")]
+Instance = Annotated[str, typer.Option("--instance", help="Data made by prepare --fresh or --twin.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
-AgentName = Annotated[str, typer.Option("--agent", help="An agent's name, or a file PATH.py.")]
+AgentName = Annotated[
+    str, typer.Option("--agent", help="An agent, or a file PATH.py.", autocompletion=_complete_agent)
+]
 AgentOptions = Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE: an option of the agent.")]
+ModelName = Annotated[str, typer.Option("--model", help="The agent's model; see: list models.")]
+MaxSteps = Annotated[int | None, typer.Option("--steps", min=1, help="Step limit.")]
+MaxHours = Annotated[float | None, typer.Option("--hours", help="Wall-clock limit in hours.")]
+MaxMemory = Annotated[float | None, typer.Option("--memory", help="Memory limit of a script in GB.")]
+MaxTokens = Annotated[int | None, typer.Option("--tokens", help="Token limit over all models.")]
+MaxDollars = Annotated[float | None, typer.Option("--dollars", help="Cost limit over all models.")]
+OutFolder = Annotated[Path | None, typer.Option("--out", help="Run folder; must be new or empty.")]
 
 
-def parse_agent_options(given: list[str] | None) -> dict[str, Any]:
-    """NAME=VALUE, where VALUE is JSON if it can be, and else text."""
-    told: dict[str, Any] = {}
-    for each in given or []:
-        name, equals, value = each.partition("=")
+def parse_agent_options(settings: list[str] | None) -> dict[str, Any]:
+    """Options given as NAME=VALUE; a value is parsed as JSON if possible, and is text otherwise."""
+    options: dict[str, Any] = {}
+    for setting in settings or []:
+        name, equals, value = setting.partition("=")
         if not equals:
-            raise UsageError(f"--set takes NAME=VALUE, and {each!r} has no =")
+            raise UsageError(f"--set takes NAME=VALUE; {setting!r} has no '='.")
         try:
-            told[name] = json.loads(value)
+            options[name] = json.loads(value)
         except ValueError:
-            told[name] = value
-    return told
+            options[name] = value
+    return options
+
+
+def drop_none(options: dict[str, Any]) -> dict[str, Any]:
+    """The options that were given."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def print_json(value: Any) -> None:
-    """For programs."""
+    """Print JSON that a program can parse, whatever the encoding of standard output."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
-    except UnicodeEncodeError:  # escapes of our own would be no JSON
+    except UnicodeEncodeError:  # escapes of the stream itself would break the JSON
         text = json.dumps(value, indent=2)
     print(text)
+
+
+def exit_with_error(message: str, code: int) -> NoReturn:
+    """Print one line to standard error and exit."""
+    with suppress(OSError):
+        print(f"mlagentbench: {message}", file=sys.stderr)
+    sys.exit(code)

@@ -1,4 +1,4 @@
-"""The commands about what runs mean: report, view, compare, leaderboard, judge, export."""
+"""Commands about what runs mean: report, view, compare, leaderboard, judge, export."""
 
 import sys
 from contextlib import suppress
@@ -11,191 +11,179 @@ from mlagentbench.cli.options import AsJson, print_json
 from mlagentbench.errors import UsageError
 
 Folders = Annotated[
-    list[Path], typer.Argument(metavar="FOLDER...", help="Folders of runs or of batches; bundles.")
+    list[Path], typer.Argument(metavar="FOLDER...", help="Runs, batches, folders of runs, bundles.")
 ]
 
 
 def report(
     folders: Folders,
-    out: Annotated[
-        Path, typer.Option("-o", "--out", help="Folder of the report; new, or an earlier report.")
-    ],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Report folder; new, or an earlier report.")],
     grade_steps: Annotated[
-        bool, typer.Option("--grade-steps", help="Grade every step first, for the curves.")
+        bool, typer.Option("--grade-steps", help="First grade every step, for the progress curves.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a site about runs that opens from disk, with tables and figures for a paper."""
-    from mlagentbench.analysis.anytime import grade_steps as grade
+    """Write a report that opens from disk: tables, figures, and a page for each run."""
+    from mlagentbench.analysis import anytime
     from mlagentbench.analysis.runs import read_runs
     from mlagentbench.bundles.read import open_runs_or_bundles
     from mlagentbench.formatting import print_progress
     from mlagentbench.pages.site.report import write_report
 
-    with open_runs_or_bundles(folders) as places:
-        runs = read_runs(places)
+    with open_runs_or_bundles(folders) as paths:
+        runs = read_runs(paths)
         if grade_steps:
-            grade(runs, print_progress)
-        done = write_report(runs, out, print_progress)
+            anytime.grade_steps(runs, print_progress)
+        written = write_report(runs, out, print_progress)
     if as_json:
-        print_json(done.model_dump(mode="json"))
-        return
-    print(f"{done.run_counts}: {done.index}")
+        print_json(written.model_dump(mode="json"))
+    else:
+        print(f"{written.run_counts}: {written.index}")
 
 
 def view(
     folder: Annotated[
-        Path, typer.Argument(metavar="RUN|FOLDER", help="The folder of a run or of runs, or a bundle.")
+        Path, typer.Argument(metavar="RUN|FOLDER", help="A run, a folder of runs, or a bundle.")
     ],
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="Of 127.0.0.1; 0 takes a free one.")
+        int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1; 0: any free one.")
     ] = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show runs step by step in a browser, on this machine only, and follow those that still go on."""
+    """Show runs step by step in a browser, and follow runs that are still going on."""
     import webbrowser
     from threading import Thread
 
     from mlagentbench.bundles.read import open_run_or_bundle
     from mlagentbench.pages.viewer.server import ViewerServer
 
-    with (
-        open_run_or_bundle(folder) as place,
-        ViewerServer(place, port) as server,
-        suppress(KeyboardInterrupt),
-    ):
+    with open_run_or_bundle(folder) as path, ViewerServer(path, port) as server, suppress(KeyboardInterrupt):
         if as_json:
             print_json({"address": server.url})
         else:
-            print(f"{server.url}   (Ctrl-C ends)")
+            print(f"{server.url}   (Ctrl-C stops it)")
         sys.stdout.flush()
         if not no_browser:
-            Thread(
-                target=webbrowser.open, args=(server.url,), daemon=True
-            ).start()  # some wait for their browser
+            # In a thread, because some browsers block until they are closed.
+            Thread(target=webbrowser.open, args=(server.url,), daemon=True).start()
         server.serve_forever()
 
 
 def compare(
-    a: Annotated[str, typer.Argument(metavar="A", help="A folder of runs; with --in, an entrant.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="Another.")],
+    a: Annotated[str, typer.Argument(metavar="A", help="A folder of runs; with --in, an agent.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
     within: Annotated[
-        list[Path] | None, typer.Option("--in", help="Folder of both; A and B are entrants.")
+        list[Path] | None, typer.Option("--in", help="A folder with the runs of both agents.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell which of two entrants is better, by how much, how sure that is, and on which tasks."""
-    from mlagentbench.analysis.compare import compare as held_against
-    from mlagentbench.analysis.compare import select_sides
+    """Compare two agents: which one is better, by how much, how certainly, and on which tasks."""
+    from mlagentbench.analysis import compare as comparisons
     from mlagentbench.terminal.comparisons import show_comparison
 
-    first, second, names = select_sides(a, b, within or [])
-    found = held_against(first, second, names)
-    print_json(found.model_dump(mode="json")) if as_json else show_comparison(found)
+    first, second, names = comparisons.select_sides(a, b, within or [])
+    comparison = comparisons.compare(first, second, names)
+    print_json(comparison.model_dump(mode="json")) if as_json else show_comparison(comparison)
 
 
 def leaderboard(
     folders: Folders,
-    left_out: Annotated[
+    exclude: Annotated[
         list[str] | None,
-        typer.Option("--without", help="Leave out an edition, grader, data or baseline, by hash."),
+        typer.Option("--exclude", help="Exclude an edition, grader, data or baseline, by hash."),
     ] = None,
-    unfinished: Annotated[bool, typer.Option("--unfinished", help="Leave out unfinished runs.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print a table in Markdown.")] = False,
+    skip_unfinished: Annotated[
+        bool, typer.Option("--skip-unfinished", help="Ignore unfinished runs.")
+    ] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Rank entrants over all tasks; what cannot be compared is refused."""
-    from mlagentbench.analysis.leaderboard import build_leaderboard as ranked
-    from mlagentbench.analysis.leaderboard import exclude_runs
+    """Rank agents over all tasks. Runs that cannot be compared are refused."""
+    from mlagentbench.analysis.leaderboard import build_leaderboard, exclude_runs
     from mlagentbench.analysis.runs import read_runs
     from mlagentbench.bundles.read import open_runs_or_bundles
     from mlagentbench.terminal.comparisons import show_leaderboard
 
-    with open_runs_or_bundles(folders) as places:
-        found = ranked(exclude_runs(read_runs(places), left_out or []), unfinished)
-    print_json(found.model_dump(mode="json")) if as_json else show_leaderboard(found, markdown)
+    with open_runs_or_bundles(folders) as paths:
+        ranking = build_leaderboard(exclude_runs(read_runs(paths), exclude or []), skip_unfinished)
+    print_json(ranking.model_dump(mode="json")) if as_json else show_leaderboard(ranking, markdown)
 
 
 def judge(
     folders: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs, or folders of runs.")],
-    model: Annotated[str, typer.Option("--model", help="The model that judges; see: list models.")],
-    again: Annotated[bool, typer.Option("--again", help="Judge once more what was judged before.")] = False,
+    model: Annotated[str, typer.Option("--model", help="The judging model; see: list models.")],
+    again: Annotated[bool, typer.Option("--again", help="Judge runs again that were judged before.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Let a model score how a run went by a rubric; beside what is measured, and marked as judged."""
+    """Let a model score how runs went, by a rubric. Opinions are stored apart from results."""
     from mlagentbench.analysis.runs import read_runs
     from mlagentbench.formatting import print_progress
     from mlagentbench.models.base import load_model
     from mlagentbench.process.agreement import measure_agreement
     from mlagentbench.process.judgements import read_judgements
-    from mlagentbench.process.llm_judge import judge_run as ask
+    from mlagentbench.process.llm_judge import judge_run
     from mlagentbench.terminal.judgements import show_agreement, show_judgement, show_judging_cost
 
-    runs, asked = read_runs(folders), load_model(model)
-    chosen = (
+    runs, judging_model = read_runs(folders), load_model(model)
+    judgeable = (
         runs if len(runs) == 1 else [run for run in runs if run.result and run.steps and not run.is_fault]
     )
-    done = []
-    for run in chosen:
+    new = []
+    for run in judgeable:
         if again or read_judgements(run) is None:
             print_progress(f"judging {run.name}")
-            done.append(ask(run, asked, model))
-    found = [(run, judged) for run in runs if (judged := read_judgements(run))]
-    agreed = measure_agreement(runs)
+            new.append(judge_run(run, judging_model, model))
+    judged = [(run, judgements) for run in runs if (judgements := read_judgements(run))]
+    agreement = measure_agreement(runs)
     if as_json:
-        print_json(
-            {
-                "runs": [
-                    {"run": str(run.folder.path), **judged.model_dump(mode="json")} for run, judged in found
-                ],
-                "agreement": agreed.model_dump(mode="json") if agreed else None,
-                "spent": {
-                    "tokens": sum(one.tokens for one in done),
-                    "dollars": sum(one.dollars for one in done),
-                },
-            }
-        )
+        rows = [
+            {"run": str(run.folder.path), **judgements.model_dump(mode="json")} for run, judgements in judged
+        ]
+        cost = {
+            "tokens": sum(judgement.tokens for judgement in new),
+            "dollars": sum(judgement.dollars for judgement in new),
+        }
+        agreed = agreement.model_dump(mode="json") if agreement else None
+        print_json({"runs": rows, "agreement": agreed, "spent": cost})
         return
-    for run, judged in found:
-        show_judgement(run, judged)
-    show_agreement(agreed)
-    show_judging_cost(done)
+    for run, judgements in judged:
+        show_judgement(run, judgements)
+    show_agreement(agreement)
+    show_judging_cost(new)
 
 
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="The file to write; else NAME.zip here.")
+        Path | None, typer.Option("-o", "--out", help="The file to write; default: NAME.zip here.")
     ] = None,
-    to: Annotated[
-        str, typer.Option("--to", help="bundle, or inspect: a log that `inspect view` opens.")
-    ] = "bundle",
+    to: Annotated[str, typer.Option("--to", help="bundle, or inspect: a log for `inspect view`.")] = "bundle",
     without_data: Annotated[
         bool, typer.Option("--without-data", help="Leave out the task's public data.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a run as one file: record, environment, snapshots, hashes; verify accepts it on another machine."""
-    from mlagentbench.bundles.write import export_run as write
+    """Write a run as one file. `verify` accepts a bundle on any machine."""
+    from mlagentbench.bundles.write import export_run
     from mlagentbench.formatting import format_command
     from mlagentbench.runner.folder import RunFolder
 
     folder = RunFolder(run)
     if to == "inspect":
-        from mlagentbench.adapters.inspect.logs import write_log as write_log
+        from mlagentbench.adapters.inspect.logs import write_log
 
         target = out or Path(f"{folder.path.name}.eval")
         write_log(folder.path, target)
         print_json({"log": str(target), "bytes": target.stat().st_size}) if as_json else print(target)
         return
     if to != "bundle":
-        raise UsageError(f"there is no form {to!r}; there are: bundle, inspect")
+        raise UsageError(f"No such export format: {to!r}. Available: bundle, inspect.")
     target = out or Path(f"{folder.path.name}.zip")
-    contents = write(folder, target, not without_data)
+    manifest = export_run(folder, target, not without_data)
     size = target.stat().st_size
     if as_json:
-        print_json({"bundle": str(target), "bytes": size, **contents.model_dump(mode="json")})
+        print_json({"bundle": str(target), "bytes": size, **manifest.model_dump(mode="json")})
         return
-    print(f"{target}: {len(contents.files)} files, {size / 1e6:,.1f} MB")
-    print(f"check it, here or elsewhere, with: {format_command('verify', str(target))}")
+    print(f"{target}: {len(manifest.files)} files, {size / 1e6:,.1f} MB")
+    print(f"check it on any machine with: {format_command('verify', str(target))}")

@@ -1,0 +1,131 @@
+"""Commands that connect other programs: mcp, import."""
+
+import sys
+from contextlib import redirect_stdout, suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mlagentbench.cli.options import (
+    AsJson,
+    EditionName,
+    Gpu,
+    Instance,
+    MaxHours,
+    MaxMemory,
+    MaxSteps,
+    OutFolder,
+    SandboxName,
+    drop_none,
+    print_json,
+)
+from mlagentbench.errors import UsageError
+
+
+def import_(
+    logs: Annotated[list[Path], typer.Argument(metavar="LOGS...", help="Log folders, or folders of them.")],
+    out: Annotated[
+        Path, typer.Option("-o", "--out", help="Where the runs are written, one folder each.")
+    ] = Path("runs/imported"),
+    task: Annotated[
+        str, typer.Option("--task", help="The task's original name, if the logs do not tell.")
+    ] = "",
+    scores: Annotated[
+        list[Path] | None, typer.Option("--scores", help="A result file of MLAgentBench.eval.")
+    ] = None,
+    grade: Annotated[
+        str, typer.Option("--grade", help="Grade with this edition's data, where it is the same.")
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Convert log folders of the original MLAgentBench into runs."""
+    from mlagentbench.adapters.original.importer import import_logs
+    from mlagentbench.formatting import describe_verdict, print_progress
+
+    results = import_logs(logs, out, task, scores or (), grade, print_progress)
+    if as_json:
+        print_json([result.model_dump(mode="json") for result in results])
+        return
+    for result in results:
+        print(f"{result.folder}: {describe_verdict(result)}")
+
+
+def mcp(
+    task: Annotated[
+        str, typer.Argument(metavar="[TASK]", help="A task, or a folder; omitted with --resume.")
+    ] = "",
+    http: Annotated[
+        int | None, typer.Option("--http", min=0, max=65535, help="Port; 0: any free one.")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", help="A run whose client left or was killed.")
+    ] = None,
+    from_step: Annotated[
+        int | None, typer.Option("--from-step", help="With --resume: discard everything after this step.")
+    ] = None,
+    name: Annotated[str, typer.Option("--name", help="The agent's name in the record.")] = "mcp",
+    edition: EditionName = "open",
+    steps: MaxSteps = None,
+    hours: MaxHours = None,
+    memory: MaxMemory = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the scripts.")] = 0,
+    out: OutFolder = None,
+    sandbox: SandboxName = "bwrap",
+    instance: Instance = "",
+    gpu: Gpu = "",
+    model: Annotated[
+        str, typer.Option("--model", help="Model for actions that need one; without it they are not offered.")
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Serve a task over the Model Context Protocol (stdio or HTTP), and grade the client's submission."""
+    from mlagentbench.formatting import print_progress
+    from mlagentbench.records import AgentSpec
+    from mlagentbench.runner.session import open_session, reopen_session
+    from mlagentbench.runner.setup import choose_run_folder, prepare_setup
+    from mlagentbench.task import Task
+    from mlagentbench.terminal.live import live_display
+    from mlagentbench.terminal.show import show_result
+
+    if bool(task) == bool(resume):
+        raise UsageError(
+            "Name a task or a run to resume: mlagentbench mcp TASK, or mlagentbench mcp --resume RUN"
+        )
+    try:
+        from mlagentbench.adapters.mcp.transport import serve_run
+    except ImportError as error:
+        raise UsageError(
+            f"{error.name} is not installed. Install it: pip install 'mlagentbench[mcp]'"
+        ) from error
+    agent_spec = AgentSpec(agent=_require_unused_name(name), model=model)
+    limits = drop_none({"steps": steps, "hours": hours, "memory_gb": memory})
+    folder = resume or out or choose_run_folder(Task.load(task).name, name)
+    result = None
+    with suppress(KeyboardInterrupt), live_display() as on_open:
+        if resume:
+            session = reopen_session(resume, print_progress, from_step, on_open=on_open)
+        else:
+            setup = prepare_setup(task, edition, sandbox, print_progress, instance, gpu)
+            session = open_session(setup, agent_spec, folder, seed, limits, on_open=on_open)
+        result = serve_run(session, http, print_progress).result
+    if result is None:
+        hint = (
+            f"; continue with: mlagentbench mcp --resume {folder}" if (folder / "run.json").is_file() else ""
+        )
+        print_progress(f"mlagentbench: the client left before the end{hint}")
+        raise typer.Exit(130)
+    # On stdio, the client may still read standard output.
+    with redirect_stdout(sys.stdout if http is not None else sys.stderr):
+        print_json(result.model_dump(mode="json")) if as_json else show_result(result)
+    if result.ending == "fault":
+        raise typer.Exit(1)
+
+
+def _require_unused_name(name: str) -> str:
+    """A name that is not an agent's, so that nobody looks for its code when the run is resumed or verified."""
+    from mlagentbench import discovery
+
+    if name in discovery.plugin_names("agents") or name.endswith(".py"):
+        raise UsageError(f"--name {name} is the name of an agent. Choose another.")
+    return name

@@ -1,0 +1,214 @@
+"""Commands about one run: run, resume, show, grade, verify."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mlagentbench.cli.options import (
+    AgentName,
+    AgentOptions,
+    AsJson,
+    EditionName,
+    Gpu,
+    Instance,
+    MaxDollars,
+    MaxHours,
+    MaxMemory,
+    MaxSteps,
+    MaxTokens,
+    ModelName,
+    OutFolder,
+    RecordAccess,
+    RunPath,
+    SandboxName,
+    TaskName,
+    drop_none,
+    exit_with_error,
+    parse_agent_options,
+    print_json,
+)
+from mlagentbench.errors import UsageError
+from mlagentbench.system.stop_token import interrupt_on_sigterm
+
+
+@contextmanager
+def _offer_resume_on_interrupt(folder: Path) -> Iterator[None]:
+    """After Ctrl-C or SIGTERM, print how to resume. What agents print goes to standard error."""
+    try:
+        with redirect_stdout(sys.stderr), interrupt_on_sigterm():
+            yield
+    except KeyboardInterrupt:
+        hint = f"; continue with: mlagentbench resume {folder}" if (folder / "run.json").is_file() else ""
+        exit_with_error(f"stopped{hint}", 130)
+
+
+def run(
+    task: TaskName,
+    agent: AgentName = "tuner",
+    edition: EditionName = "open",
+    steps: MaxSteps = None,
+    hours: MaxHours = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the agent and its scripts.")] = 0,
+    out: OutFolder = None,
+    sandbox: SandboxName = "bwrap",
+    instance: Instance = "",
+    gpu: Gpu = "",
+    memory: MaxMemory = None,
+    model: ModelName = "",
+    fast_model: Annotated[
+        str, typer.Option("--fast-model", help="Model for summaries and reading files.")
+    ] = "",
+    edit_model: Annotated[str, typer.Option("--edit-model", help="Model for rewriting scripts.")] = "",
+    tokens: MaxTokens = None,
+    dollars: MaxDollars = None,
+    options: AgentOptions = None,
+    record_access: RecordAccess = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let an agent work on a task, and grade its submission."""
+    from mlagentbench.formatting import print_progress
+    from mlagentbench.records import AgentSpec
+    from mlagentbench.runner.setup import choose_run_folder, prepare_setup
+    from mlagentbench.runner.start import create_agent, start_run
+    from mlagentbench.task import Task
+    from mlagentbench.terminal.live import live_display
+
+    agent_options = parse_agent_options(options)
+    models = {"model": model, "fast_model": fast_model, "edit_model": edit_model}
+    agent_spec = AgentSpec(agent=agent, options=agent_options, **models)
+    create_agent(agent_spec, seed, sandbox)  # report a mistyped name before any download
+    limits = drop_none(
+        {"steps": steps, "hours": hours, "memory_gb": memory, "tokens": tokens, "dollars": dollars}
+    )
+    folder = out or choose_run_folder(Task.load(task).name, agent)
+    with _offer_resume_on_interrupt(folder):
+        setup = prepare_setup(task, edition, sandbox, print_progress, instance, gpu, record_access)
+        with live_display() as on_open:
+            result = start_run(setup, agent_spec, folder, seed, limits, on_open)
+    _print_result(result, as_json)
+
+
+def resume(
+    run: RunPath,
+    from_step: Annotated[
+        int | None, typer.Option("--from-step", help="Discard everything after this step.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Continue a run that was stopped or killed, by replaying its record."""
+    from mlagentbench.formatting import print_progress
+    from mlagentbench.runner.start import resume_run
+    from mlagentbench.terminal.live import live_display
+
+    with _offer_resume_on_interrupt(run), live_display() as on_open:
+        result = resume_run(run, from_step, print_progress, on_open)
+    _print_result(result, as_json)
+
+
+def _print_result(result: Any, as_json: bool) -> None:
+    from mlagentbench.terminal.show import show_result
+
+    if as_json:
+        print_json(result.model_dump(mode="json"))
+    else:
+        show_result(result)
+    if result.ending == "fault":
+        raise typer.Exit(1)
+
+
+def show(
+    what: Annotated[
+        str, typer.Argument(metavar="RUN|BUNDLE|TASK", help="A run folder, a bundle, or a task.")
+    ],
+    step: Annotated[int | None, typer.Option("--step", help="Show one step in full.")] = None,
+    diff: Annotated[bool, typer.Option("--diff", help="Show what changed in the workspace.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show a run step by step, one step in full, its changes, or a task."""
+    from mlagentbench.bundles.read import open_run_or_bundle
+    from mlagentbench.task import Task
+    from mlagentbench.terminal.show import show_run, show_task
+
+    if what in Task.names() or Path(what, "task.toml").is_file():
+        if step is not None or diff:
+            raise UsageError(f"{what} is a task; --step and --diff are for runs.")
+        show_task(what, as_json)
+    elif Path(what).exists():
+        with open_run_or_bundle(Path(what)) as folder:
+            show_run(folder, step, diff, as_json, what)
+    else:
+        raise UsageError(f"{what} is neither a run folder nor a task. Tasks: {', '.join(Task.names())}.")
+
+
+def grade(
+    folder: Annotated[
+        Path, typer.Argument(metavar="RUN|FOLDER", help="A run, a batch, or a folder of runs.")
+    ],
+    every_step: Annotated[
+        bool, typer.Option("--every-step", help="Grade the workspace after each step; saved in the run.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Grade runs again from their snapshots. Their results are not changed."""
+    from mlagentbench.analysis.anytime import grade_steps
+    from mlagentbench.analysis.runs import read_runs
+    from mlagentbench.formatting import format_score, print_progress
+
+    runs = read_runs([folder])
+    faults = grade_steps(runs, print_progress) if every_step else []
+    grades = [grade for run in runs for grade in _grades_of(run, every_step)]
+    if as_json:
+        print_json(grades)
+    else:
+        for row in grades:
+            name = f"{row['run']}   " if len(runs) > 1 else ""
+            print(f"{name}step {row['step']:>4}   {format_score(row['score']):>12}   {row['invalid']}")
+    if faults:
+        raise typer.Exit(1)
+
+
+def _grades_of(run: Any, every_step: bool) -> list[dict[str, Any]]:
+    from mlagentbench.analysis.anytime import read_step_grades
+    from mlagentbench.formatting import print_progress
+    from mlagentbench.runner.verify import regrade
+
+    if every_step:
+        grades = read_step_grades(run, own_grader_only=False)
+        return [{"run": run.name, **grade.model_dump(mode="json", exclude={"key"})} for grade in grades]
+    step, grade = regrade(run.folder, print_progress)
+    return [{"run": run.name, "step": step, **grade.model_dump(mode="json")}]
+
+
+def verify(
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN|BUNDLE", help="A run folder, or a file made by export.")
+    ],
+    trusted: Annotated[
+        bool, typer.Option("--trust-agent", help="Also run an agent that came from a file.")
+    ] = False,
+    task: Annotated[str, typer.Option("--task", help="The task's folder, if it is not a known task.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Recompute every hash and score that a run claims."""
+    from mlagentbench.bundles.read import open_run_or_bundle
+    from mlagentbench.formatting import print_progress
+    from mlagentbench.runner.folder import RunFolder
+    from mlagentbench.runner.setup import restore_setup
+    from mlagentbench.runner.verify import verify_run
+
+    with open_run_or_bundle(run) as path:
+        folder = RunFolder(path)
+        spec = folder.spec.replace(task=task) if task else folder.spec
+        checks = verify_run(folder, restore_setup(spec, print_progress), trusted)
+    if as_json:
+        print_json([check.model_dump() for check in checks])
+    else:
+        for check in checks:
+            detail = f": {check.detail}" if check.detail else ""
+            print(f"{'ok  ' if check.holds else 'FAIL'}  {check.what}{detail}")
+    if not all(check.holds for check in checks):
+        raise typer.Exit(1)

@@ -1,0 +1,103 @@
+"""Commands about what is available and prepared: list, prepare, baseline, doctor."""
+
+from typing import Annotated
+
+import typer
+
+from mlagentbench.cli.options import (
+    AsJson,
+    EditionName,
+    Gpu,
+    Instance,
+    SandboxName,
+    TaskName,
+    TaskNames,
+    print_json,
+)
+from mlagentbench.errors import UsageError
+
+
+def list_(
+    what: Annotated[str, typer.Argument(help="tasks, agents, actions, models or runtimes.")] = "tasks",
+    as_json: AsJson = False,
+) -> None:
+    """List tasks, agents, actions, models or runtimes."""
+    from mlagentbench.terminal.lists import collect_rows, show_table
+
+    rows = collect_rows(what)
+    print_json(rows) if as_json else show_table(rows)
+
+
+def prepare(
+    tasks: TaskNames = None,
+    edition: EditionName = "open",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Draw new data with a new hidden seed.")] = False,
+    twin: Annotated[
+        bool, typer.Option("--twin", help="Relabel the data with a hidden seed; tables only.")
+    ] = False,
+    data_only: Annotated[bool, typer.Option("--data-only", help="Do not build runtimes yet.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Download and split the data of tasks and build their runtimes. Safe to repeat."""
+    from mlagentbench.formatting import print_progress
+    from mlagentbench.preparation.prepare import prepare_data
+    from mlagentbench.preparation.twin import prepare_twin
+    from mlagentbench.runtimes.base import ensure_runtime
+    from mlagentbench.task import Task
+
+    if fresh and twin:
+        raise UsageError("--fresh draws other rows, --twin relabels the same rows. Choose one.")
+    prepared = []
+    for task in [Task.load(name) for name in tasks or Task.names()]:
+        if twin and not tasks and not task.config.twin:
+            continue
+        if not data_only:
+            ensure_runtime(task.config.runtime, print_progress)
+        if twin:
+            data = prepare_twin(task, edition, print_progress)
+        else:
+            data = prepare_data(task, edition, print_progress, fresh=fresh)
+        prepared.append({"task": task.name, "edition": edition, "instance": data.instance, "hash": data.hash})
+        if not as_json:
+            print(f"{task.name} ({edition}) is ready: instance {data.instance}")
+    if as_json:
+        print_json(prepared)
+
+
+def baseline(
+    task: TaskName,
+    count: Annotated[int, typer.Option("-n", min=2, help="Number of runs, each with its own seed.")] = 8,
+    edition: EditionName = "open",
+    sandbox: SandboxName = "bwrap",
+    instance: Instance = "",
+    gpu: Gpu = "",
+    as_json: AsJson = False,
+) -> None:
+    """Measure the scores of the unchanged starter."""
+    from mlagentbench.formatting import format_score, print_progress
+    from mlagentbench.runner.setup import prepare_setup
+    from mlagentbench.runner.start import measure_baseline
+
+    setup = prepare_setup(task, edition, sandbox, print_progress, instance, gpu)
+    measured, scores = measure_baseline(setup, count, print_progress)
+    if as_json:
+        print_json({"task": task, "edition": edition, **measured.model_dump(), "scores": scores})
+        return
+    mean, sd = format_score(measured.mean), format_score(measured.sd)
+    print(f"{task} ({edition}): {mean} ± {sd}, n = {measured.n}, {measured.hardware}")
+    print(f"baseline = {{ mean = {measured.mean:.6g}, sd = {measured.sd:.6g}, n = {measured.n} }}")
+
+
+def doctor(as_json: AsJson = False) -> None:
+    """Check this machine: isolation, limits, GPU and runtimes."""
+    from mlagentbench.terminal.doctor import run_checks
+
+    checks = run_checks()
+    if as_json:
+        print_json([check.model_dump() for check in checks])
+    else:
+        for check in checks:
+            status = "ok  " if check.good else "FAIL" if check.needed else "-   "
+            print(f"{status}  {check.what}: {check.detail}")
+    if not all(check.good for check in checks if check.needed):
+        raise typer.Exit(1)
