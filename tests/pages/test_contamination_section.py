@@ -38,7 +38,7 @@ def test_a_report_shows_the_section_only_if_there_is_something_to_compare(
     page = visit((site / "index.html").as_uri())
     cells = page.locator("#contamination tbody tr td").all_inner_texts()
     assert cells[:5] == ["memorizer", "toy (open)", "twin", "+87.5%", "+14.2%"]
-    assert "public goes better" in cells[5]
+    assert "better on public data" in cells[5]
     (row,) = read_csv(site / "tables" / "contamination.csv")
     assert row["agent"] == "memorizer" and float(row["difference"]) == pytest.approx(0.7325)
     assert {

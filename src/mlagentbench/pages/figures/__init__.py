@@ -1,1 +1,1 @@
-"""Figures ready for a paper: SVG and PDF, text that stays text."""
+"""Figures ready for a paper: SVG and PDF with real text."""

@@ -1,4 +1,4 @@
-"""What success costs: a mark for each contestant, with intervals."""
+"""Success against cost: one point per agent, with intervals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,10 +19,12 @@ from mlagentbench.pages.figures.style import (
     wrap_name,
 )
 
+MAX_LINEAR_COST_RATIO = 20  # with a larger ratio of the costs, the axis is logarithmic
+
 
 @dataclass(frozen=True)
 class EfficiencyPoint:
-    """One contestant: its share of successes and what a run of it cost, each with what it may as well be."""
+    """The success rate and the cost per run of one agent, with their intervals."""
 
     agent: str
     success: float
@@ -32,29 +34,26 @@ class EfficiencyPoint:
 
 
 @styled_figure
-def draw_efficiency(marks: Sequence[EfficiencyPoint], label: str, foot: str) -> Figure:
-    """Success against tokens, seconds or dollars of a run; the upper left corner is the place to be."""
-    figure = create_figure(
-        COLUMN_WIDTH_IN, 1.75 + legend_height([mark.agent for mark in marks], COLUMN_WIDTH_IN), foot
-    )
+def draw_efficiency(points: Sequence[EfficiencyPoint], label: str, footer: str) -> Figure:
+    """Success against tokens, seconds or dollars per run; the best agents are in the upper left corner."""
+    agents = [point.agent for point in points]
+    figure = create_figure(COLUMN_WIDTH_IN, 1.75 + legend_height(agents, COLUMN_WIDTH_IN), footer)
     axes = figure.subplots()
-    styles = assign_line_styles([mark.agent for mark in marks])
-    for mark in marks:
-        look = styles[mark.agent]
-        low, high = mark.success_interval
-        least, most = mark.cost_interval
+    styles = assign_line_styles(agents)
+    for point in points:
+        style = styles[point.agent]
         axes.errorbar(
-            mark.cost,
-            mark.success,
-            xerr=[[max(mark.cost - least, 0.0)], [max(most - mark.cost, 0.0)]],
-            yerr=[[max(mark.success - low, 0.0)], [max(high - mark.success, 0.0)]],
-            fmt=look["marker"],
-            color=look["color"],
+            point.cost,
+            point.success,
+            xerr=_error_bar(point.cost, point.cost_interval),
+            yerr=_error_bar(point.success, point.success_interval),
+            fmt=style["marker"],
+            color=style["color"],
             elinewidth=0.8,
             capsize=1.5,
-            label=wrap_name(mark.agent, MAX_LEGEND_LINE_CHARS),
+            label=wrap_name(point.agent, MAX_LEGEND_LINE_CHARS),
         )
-    _set_cost_scale(axes, [mark.cost for mark in marks])
+    _set_cost_scale(axes, [point.cost for point in points])
     axes.set_ylim(-0.04, 1.04)
     set_percent_ticks(axes)
     axes.set(xlabel=label, ylabel="success")
@@ -63,13 +62,18 @@ def draw_efficiency(marks: Sequence[EfficiencyPoint], label: str, foot: str) -> 
     return figure
 
 
+def _error_bar(value: float, interval: tuple[float, float]) -> list[list[float]]:
+    low, high = interval
+    return [[max(value - low, 0.0)], [max(high - value, 0.0)]]
+
+
 def _set_cost_scale(axes: Axes, costs: Sequence[float]) -> None:
-    """By orders where costs differ by orders; what is free stays in the picture."""
-    least = min((cost for cost in costs if cost > 0), default=1.0)
-    if max(costs) <= 20 * least:
+    """Use a logarithmic axis if costs differ by orders of magnitude; a cost of zero stays visible."""
+    lowest = min((cost for cost in costs if cost > 0), default=1.0)
+    if max(costs) <= MAX_LINEAR_COST_RATIO * lowest:
         axes.set_xlim(left=-0.03 * (axes.get_xlim()[1] or 1.0))
     elif min(costs) > 0:
         axes.set_xscale("log")
     else:
-        axes.set_xscale("symlog", linthresh=least)
-        axes.set_xlim(left=-least / 5)
+        axes.set_xscale("symlog", linthresh=lowest)
+        axes.set_xlim(left=-lowest / 5)

@@ -1,4 +1,4 @@
-"""Curves, a line for each contestant: anytime curves and performance profiles."""
+"""Curves, one line per agent: anytime curves and performance profiles."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from mlagentbench.pages.figures.style import (
     COLUMN_WIDTH_IN,
     MAX_LEGEND_LINE_CHARS,
-    MUTED_COLOUR,
+    MUTED_COLOR,
     PAGE_WIDTH_IN,
     add_legend,
     assign_line_styles,
@@ -23,15 +23,16 @@ from mlagentbench.pages.figures.style import (
     wrap_name,
 )
 
-MAX_PANEL_COLUMNS = 4  # panels side by side
 AxisScale = Literal["count", "share", "log"]
-MIN_IMPROVEMENT_SHOWN = -1.05  # one state that is fifteen times worse than the starter would flatten all else
-MAX_MARKED_POINTS = 12  # points of a curve that are marked one by one
+MAX_PANEL_COLUMNS = 4
+# One state that is fifteen times worse than the starter would flatten everything else.
+MIN_IMPROVEMENT_SHOWN = -1.05
+MAX_MARKED_POINTS = 12  # longer curves have no markers
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One contestant's points, and around them what they may as well be."""
+    """The points of one agent, optionally with an interval around them."""
 
     x: Sequence[float]
     y: Sequence[float]
@@ -40,12 +41,15 @@ class Curve:
 
 
 @styled_figure
-def draw_curves(lines: Mapping[str, Curve], x: str, y: str, foot: str, scale: AxisScale = "count") -> Figure:
-    """One panel, all of 0 to 100 % high; along it a count, a share, or something that grows by orders."""
-    figure = create_figure(COLUMN_WIDTH_IN, 1.75 + legend_height(lines, COLUMN_WIDTH_IN), foot)
+def draw_curves(
+    curves: Mapping[str, Curve], x_label: str, y_label: str, footer: str, scale: AxisScale = "count"
+) -> Figure:
+    """Draw one panel with a y axis from 0 to 100%; the x axis is a count, a share, or logarithmic."""
+    figure = create_figure(COLUMN_WIDTH_IN, 1.75 + legend_height(curves, COLUMN_WIDTH_IN), footer)
     axes = figure.subplots()
-    _draw_lines(axes, lines, list(lines))
-    axes.set(xlabel=x, ylabel=y, ylim=(-0.03, 1.03), xscale="log" if scale == "log" else "linear")
+    _draw_lines(axes, curves, list(curves))
+    x_scale = "log" if scale == "log" else "linear"
+    axes.set(xlabel=x_label, ylabel=y_label, ylim=(-0.03, 1.03), xscale=x_scale)
     if scale == "log":
         set_compact_ticks(axes)
     if scale == "count":
@@ -58,47 +62,47 @@ def draw_curves(lines: Mapping[str, Curve], x: str, y: str, foot: str, scale: Ax
 
 
 @styled_figure
-def draw_panels(tasks: Mapping[str, Mapping[str, Curve]], x: str, y: str, foot: str) -> Figure:
-    """A small panel for each task, the same line for the same contestant everywhere."""
+def draw_panels(tasks: Mapping[str, Mapping[str, Curve]], x_label: str, y_label: str, footer: str) -> Figure:
+    """Draw one small panel per task; an agent has the same line style in all of them."""
     columns = min(len(tasks), MAX_PANEL_COLUMNS)
     rows = -(-len(tasks) // columns)
-    names = list(dict.fromkeys(name for lines in tasks.values() for name in lines))
+    agents = list(dict.fromkeys(agent for curves in tasks.values() for agent in curves))
     width = PAGE_WIDTH_IN if columns > 1 else COLUMN_WIDTH_IN
-    figure = create_figure(width, 1.35 * rows + 0.25 + legend_height(names, width), foot)
-    cells = figure.subplots(rows, columns, squeeze=False)
-    for axes, (task, lines) in zip(cells.flat, tasks.items(), strict=False):
-        _draw_lines(axes, lines, names)
-        axes.axhline(0.0, color=MUTED_COLOUR, linewidth=0.6)
+    figure = create_figure(width, 1.35 * rows + 0.25 + legend_height(agents, width), footer)
+    panels = figure.subplots(rows, columns, squeeze=False)
+    for axes, (task, curves) in zip(panels.flat, tasks.items(), strict=False):
+        _draw_lines(axes, curves, agents)
+        axes.axhline(0.0, color=MUTED_COLOR, linewidth=0.6)
         axes.set_title(wrap_name(task, 24))
         axes.set_ylim(bottom=max(axes.get_ylim()[0], MIN_IMPROVEMENT_SHOWN))
         set_integer_ticks(axes)
         set_percent_ticks(axes)
-    for axes in cells[:, 0]:
-        axes.set_ylabel(y)
-    for axes in cells.flat[max(len(tasks) - columns, 0) : len(tasks)]:
-        axes.set_xlabel(x)
-    for axes in cells.flat[len(tasks) :]:
+    for axes in panels[:, 0]:
+        axes.set_ylabel(y_label)
+    for axes in panels.flat[max(len(tasks) - columns, 0) : len(tasks)]:
+        axes.set_xlabel(x_label)
+    for axes in panels.flat[len(tasks) :]:
         axes.set_visible(False)
-    everyone = cells.flat[0]
-    shown = set(everyone.get_legend_handles_labels()[1])
-    for name, look in assign_line_styles(names).items():
-        if wrap_name(name, MAX_LEGEND_LINE_CHARS) not in shown:
-            everyone.plot([], [], label=wrap_name(name, MAX_LEGEND_LINE_CHARS), **{**look, "marker": ""})
-    add_legend(figure, everyone, width)
+    # The legend shows all agents, including those without a line in the first panel.
+    first_panel = panels.flat[0]
+    drawn = set(first_panel.get_legend_handles_labels()[1])
+    for agent, style in assign_line_styles(agents).items():
+        label = wrap_name(agent, MAX_LEGEND_LINE_CHARS)
+        if label not in drawn:
+            first_panel.plot([], [], label=label, **{**style, "marker": ""})
+    add_legend(figure, first_panel, width)
     return figure
 
 
-def _draw_lines(axes: Axes, lines: Mapping[str, Curve], names: list[str]) -> None:
-    for name, look in assign_line_styles(names).items():
-        if name not in lines:
+def _draw_lines(axes: Axes, curves: Mapping[str, Curve], agents: list[str]) -> None:
+    for agent, style in assign_line_styles(agents).items():
+        if agent not in curves:
             continue
-        line = lines[name]
-        marker = look["marker"] if len(line.x) <= MAX_MARKED_POINTS else ""
-        style = {**look, "marker": marker, "markersize": 3}
-        axes.plot(
-            line.x, line.y, drawstyle="steps-post", label=wrap_name(name, MAX_LEGEND_LINE_CHARS), **style
-        )
-        if line.low:
-            axes.fill_between(
-                line.x, line.low, line.high, step="post", color=look["color"], alpha=0.13, linewidth=0
-            )
+        curve = curves[agent]
+        marker = style["marker"] if len(curve.x) <= MAX_MARKED_POINTS else ""
+        label = wrap_name(agent, MAX_LEGEND_LINE_CHARS)
+        line_style = {**style, "marker": marker, "markersize": 3}
+        axes.plot(curve.x, curve.y, drawstyle="steps-post", label=label, **line_style)
+        if curve.low:
+            fill = {"color": style["color"], "alpha": 0.13, "linewidth": 0}
+            axes.fill_between(curve.x, curve.low, curve.high, step="post", **fill)

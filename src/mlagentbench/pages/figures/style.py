@@ -1,4 +1,4 @@
-"""How figures look: columns of a paper, a palette that the colour-blind can tell apart, text that stays text."""
+"""The style of figures: widths for a paper, a color-blind-safe palette, and text stored as text."""
 
 import io
 import re
@@ -16,23 +16,15 @@ from matplotlib.figure import Figure
 
 from mlagentbench.pages.layout.invisible_chars import reveal_invisible_chars
 
-COLUMN_WIDTH_IN, PAGE_WIDTH_IN = 3.3, 6.8  # inches: one column of a two-column paper, and both
-TEXT_COLOUR, MUTED_COLOUR, GRID_COLOUR, BACKGROUND_COLOUR = "#1b1f24", "#5f6670", "#d3d7dd", "#ffffff"
-SERIES_COLOURS = (
-    "#0072b2",
-    "#d55e00",
-    "#009e73",
-    "#cc79a7",
-    "#e69f00",
-    "#56b4e9",
-    "#8c6d46",
-    "#6b6ecf",
-)  # after Okabe and Ito
-MARKERS = "osD^vPX"  # one fewer than colours, so that a second round pairs them anew
+COLUMN_WIDTH_IN, PAGE_WIDTH_IN = 3.3, 6.8  # one column of a two-column paper, and both
+TEXT_COLOR, MUTED_COLOR, GRID_COLOR, BACKGROUND_COLOR = "#1b1f24", "#5f6670", "#d3d7dd", "#ffffff"
+# After Okabe and Ito.
+SERIES_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d46", "#6b6ecf")
+MARKERS = "osD^vPX"  # one fewer than colors, so that the second round has other combinations
 DASHES = ("-", "--", "-.", ":")
-LOW_COLOUR, MIDDLE_COLOUR, HIGH_COLOUR = "#d55e00", "#f7f7f7", "#0072b2"
-POINTS_PER_INCH = 72  # points
-MAX_LEGEND_LINE_CHARS = 40  # characters on a line of a legend
+LOW_COLOR, MIDDLE_COLOR, HIGH_COLOR = "#d55e00", "#f7f7f7", "#0072b2"
+POINTS_PER_INCH = 72
+MAX_LEGEND_LINE_CHARS = 40
 
 RC_PARAMS: dict[Any, Any] = {
     "font.family": "sans-serif",
@@ -46,19 +38,19 @@ RC_PARAMS: dict[Any, Any] = {
     "axes.linewidth": 0.6,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.edgecolor": MUTED_COLOUR,
-    "axes.labelcolor": TEXT_COLOUR,
+    "axes.edgecolor": MUTED_COLOR,
+    "axes.labelcolor": TEXT_COLOR,
     "axes.titlelocation": "left",
     "axes.grid": True,
     "axes.axisbelow": True,
-    "grid.color": GRID_COLOUR,
+    "grid.color": GRID_COLOR,
     "grid.linewidth": 0.5,
-    "text.color": TEXT_COLOUR,
-    "text.parse_math": False,  # a dollar in a name is a dollar
-    "xtick.color": MUTED_COLOUR,
-    "ytick.color": MUTED_COLOUR,
-    "xtick.labelcolor": TEXT_COLOUR,
-    "ytick.labelcolor": TEXT_COLOUR,
+    "text.color": TEXT_COLOR,
+    "text.parse_math": False,  # a dollar sign in a name is literal
+    "xtick.color": MUTED_COLOR,
+    "ytick.color": MUTED_COLOR,
+    "xtick.labelcolor": TEXT_COLOR,
+    "ytick.labelcolor": TEXT_COLOR,
     "xtick.major.size": 2.5,
     "ytick.major.size": 2.5,
     "xtick.major.width": 0.6,
@@ -72,49 +64,52 @@ RC_PARAMS: dict[Any, Any] = {
     "savefig.facecolor": "none",
     "pdf.fonttype": 42,
     "svg.fonttype": "none",
-    "svg.hashsalt": "mlagentbench",  # the same figures give the same bytes
+    "svg.hashsalt": "mlagentbench",  # makes the output reproducible
 }
 Params = ParamSpec("Params")
 
 
 def styled_figure(draw: Callable[Params, Figure]) -> Callable[Params, dict[str, bytes]]:
-    """Draw in the style above, and give the figure as files: ending and bytes."""
+    """Decorate a drawing function: apply the style and return the figure as files by extension."""
 
     @wraps(draw)
-    def drawn(*args: Params.args, **kwargs: Params.kwargs) -> dict[str, bytes]:
+    def render(*args: Params.args, **kwargs: Params.kwargs) -> dict[str, bytes]:
         with matplotlib.rc_context(RC_PARAMS), warnings.catch_warnings():
-            warnings.filterwarnings(
-                "ignore", "Glyph"
-            )  # a name in another script is drawn as boxes, but stays text
+            # A glyph that the font lacks is drawn as a box, but the text in the file is complete.
+            warnings.filterwarnings("ignore", "Glyph")
             figure = draw(*args, **kwargs)
             files = {"svg": _save_figure(figure, "svg", {"Date": None})}
-            figure.set_layout_engine("none")  # the first drawing has found every place
+            # The layout is final after the first drawing.
+            figure.set_layout_engine("none")
             return {**files, "pdf": _save_figure(figure, "pdf", {"CreationDate": None})}
 
-    return drawn
+    return render
 
 
-def _save_figure(figure: Figure, kind: str, metadata: dict[str, Any]) -> bytes:
+def _save_figure(figure: Figure, file_format: str, metadata: dict[str, Any]) -> bytes:
     target = io.BytesIO()
-    figure.savefig(target, format=kind, metadata=metadata)
+    figure.savefig(target, format=file_format, metadata=metadata)
     return target.getvalue()
 
 
-def create_figure(width: float, height: float, foot: str) -> Figure:
-    """An empty figure of `height` inches over its foot, which says in small print what the figure rests on."""
-    lines = textwrap.wrap(foot, int(width * 27))
-    below = (len(lines) * 6.6 + 4) / POINTS_PER_INCH if lines else 0.0
-    whole = height + below
-    figure = Figure(figsize=(width, whole))
+def create_figure(width: float, height: float, footer: str) -> Figure:
+    """Create an empty figure of `height` inches above its footer, which says what the figure is based on."""
+    lines = textwrap.wrap(footer, int(width * 27))
+    footer_height = (len(lines) * 6.6 + 4) / POINTS_PER_INCH if lines else 0.0
+    total_height = height + footer_height
+    figure = Figure(figsize=(width, total_height))
     figure.set_layout_engine(
-        "constrained", rect=(0, below / whole, 1, height / whole), w_pad=0.03, h_pad=0.03
+        "constrained",
+        rect=(0, footer_height / total_height, 1, height / total_height),
+        w_pad=0.03,
+        h_pad=0.03,
     )
     figure.text(
         0.01,
-        2 / POINTS_PER_INCH / whole,
+        2 / POINTS_PER_INCH / total_height,
         "\n".join(lines),
         fontsize=5.5,
-        color=MUTED_COLOUR,
+        color=MUTED_COLOR,
         va="bottom",
         linespacing=1.25,
     )
@@ -122,45 +117,45 @@ def create_figure(width: float, height: float, foot: str) -> Figure:
 
 
 def assign_line_styles(names: list[str]) -> dict[str, dict[str, Any]]:
-    """A colour, a marker and a dash for each name; however many there are, no two look the same."""
-    colours, markers = islice(cycle(SERIES_COLOURS), len(names)), islice(cycle(MARKERS), len(names))
-    dashes = (DASHES[number // len(SERIES_COLOURS) % len(DASHES)] for number in range(len(names)))
+    """Assign each name a unique combination of color, marker and dash."""
+    colors, markers = islice(cycle(SERIES_COLORS), len(names)), islice(cycle(MARKERS), len(names))
+    dashes = (DASHES[number // len(SERIES_COLORS) % len(DASHES)] for number in range(len(names)))
     return {
-        name: {"color": colour, "marker": marker, "linestyle": dash}
-        for name, colour, marker, dash in zip(names, colours, markers, dashes, strict=True)
+        name: {"color": color, "marker": marker, "linestyle": dash}
+        for name, color, marker, dash in zip(names, colors, markers, dashes, strict=True)
     }
 
 
 def set_integer_ticks(axes: Axes) -> None:
-    """Ticks of a count."""
+    """Use integer ticks on the x axis."""
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
 
 
 def set_compact_ticks(axes: Axes) -> None:
-    """Ticks with thousands and millions as people write them."""
+    """Write thousands and millions on the x axis as k and M."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
-    def written(value: float, place: int | None) -> str:
-        for size, letter in ((1e6, "M"), (1e3, "k")):
-            if abs(value) >= size:
-                return f"{value / size:g}{letter}"
+    def format_tick(value: float, position: int | None) -> str:
+        for unit, suffix in ((1e6, "M"), (1e3, "k")):
+            if abs(value) >= unit:
+                return f"{value / unit:g}{suffix}"
         return f"{value:g}"
 
-    axes.xaxis.set_major_formatter(FuncFormatter(written))
+    axes.xaxis.set_major_formatter(FuncFormatter(format_tick))
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def set_percent_ticks(axes: Axes, axis: str = "y") -> None:
-    """Ticks of a share as per cent."""
+    """Write shares as percent."""
     from matplotlib.ticker import PercentFormatter
 
     (axes.yaxis if axis == "y" else axes.xaxis).set_major_formatter(PercentFormatter(1.0))
 
 
 def add_legend(figure: Figure, axes: Axes, width: float) -> None:
-    """One legend over the axes, in as many columns as its names allow."""
+    """Add one legend above the axes, with as many columns as fit."""
     handles, labels = axes.get_legend_handles_labels()
     handles = [handle[0] if isinstance(handle, ErrorbarContainer) else handle for handle in handles]
     if labels:
@@ -171,7 +166,7 @@ def add_legend(figure: Figure, axes: Axes, width: float) -> None:
 
 
 def legend_height(names: Iterable[str], width: float) -> float:
-    """The inches that a legend of these names takes."""
+    """The height of a legend with these names in inches."""
     labels = [wrap_name(name, MAX_LEGEND_LINE_CHARS) for name in names]
     lines = sum(label.count("\n") + 1 for label in labels)
     return 0.145 * -(-lines // _legend_columns(labels, width)) if labels else 0.0
@@ -183,7 +178,7 @@ def _legend_columns(labels: Sequence[str], width: float) -> int:
 
 
 def wrap_name(name: str, width: int = 26) -> str:
-    """A name on lines of some width, broken where names have joints."""
+    """Wrap a name to lines of `width` characters, preferably at spaces, colons, slashes, commas and hyphens."""
     lines = [""]
     for part in re.findall(rf"[^\s:/,-]{{1,{width}}}[\s:/,-]*|[\s:/,-]+", reveal_invisible_chars(name)):
         if lines[-1] and len(lines[-1]) + len(part.rstrip()) > width:

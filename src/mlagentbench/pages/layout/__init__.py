@@ -1,1 +1,1 @@
-"""The look that all pages share: tokens, base page, visible text."""
+"""The base of all pages: template, style, rendering, and making invisible characters visible."""

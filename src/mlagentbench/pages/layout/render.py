@@ -1,4 +1,4 @@
-"""Pages that are one file each: they open from disk, load nothing, and run only scripts of ours."""
+"""Rendering of self-contained pages: they open from disk, load nothing, and run only their own scripts."""
 
 import base64
 import hashlib
@@ -15,13 +15,13 @@ from mlagentbench import formatting
 from mlagentbench.pages.layout.invisible_chars import reveal_invisible_chars
 
 PAGES_DIR = Path(__file__).parents[1]
-BASE_STYLE, THEME_SCRIPT = "look/style.css", "look/switch.js"
+BASE_STYLE, THEME_SCRIPT = "layout/style.css", "layout/theme.js"
 
 
 @cache
 def template_environment() -> jinja2.Environment:
-    """Templates by their path below reports/; whatever they print is escaped, and odd characters are shown."""
-    made = jinja2.Environment(
+    """Templates by their path below pages/; output is escaped, and invisible characters are made visible."""
+    environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(PAGES_DIR),
         autoescape=True,
         finalize=_finalize,
@@ -29,12 +29,12 @@ def template_environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {
-        "number": formatting.format_score,
+    environment.filters |= {
+        "score": formatting.format_score,
         "percent": formatting.format_percent,
         "duration": formatting.format_duration,
     }
-    return made
+    return environment
 
 
 def render_page(
@@ -45,26 +45,26 @@ def render_page(
     csp_rules: Mapping[str, str] = MappingProxyType({}),
     **values: Any,
 ) -> str:
-    """A whole page; `styles` and `scripts` are files below reports/, `allow` adds to the content security policy."""
-    own_style = Markup("\n".join(read_asset(name) for name in (BASE_STYLE, *styles)))
-    switch, *others = (Markup(read_asset(name)) for name in (THEME_SCRIPT, *scripts))
+    """Render a page; `styles` and `scripts` are files below pages/, `csp_rules` extend the content security policy."""
+    style = Markup("\n".join(read_asset(name) for name in (BASE_STYLE, *styles)))
+    theme_script, *page_scripts = (Markup(read_asset(name)) for name in (THEME_SCRIPT, *scripts))
     rules = {
         "default-src": "'none'",
-        "style-src": _csp_hash(own_style),
-        "script-src": " ".join(_csp_hash(script) for script in (switch, *others)),
+        "style-src": _csp_hash(style),
+        "script-src": " ".join(_csp_hash(script) for script in (theme_script, *page_scripts)),
         "img-src": "data:",
         "base-uri": "'none'",
         "form-action": "'none'",
         **csp_rules,
     }
     policy = Markup("; ".join(f"{name} {value}" for name, value in rules.items()))
-    given = {"home": "", **values, "style": own_style, "switch": switch, "scripts": others, "policy": policy}
-    return template_environment().get_template(template).render(given)
+    assets = {"style": style, "theme_script": theme_script, "scripts": page_scripts, "policy": policy}
+    return template_environment().get_template(template).render({"index_link": "", **values, **assets})
 
 
 @cache
 def read_asset(name: str) -> str:
-    """The text of a style or a script."""
+    """The text of a style sheet or a script."""
     return (PAGES_DIR / name).read_text(encoding="utf-8").strip()
 
 
@@ -73,6 +73,6 @@ def _csp_hash(text: str) -> str:
 
 
 def _finalize(value: object) -> object:
-    return (
-        reveal_invisible_chars(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-    )
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return reveal_invisible_chars(value)
+    return value

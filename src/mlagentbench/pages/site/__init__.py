@@ -1,1 +1,1 @@
-"""The report: a folder of pages, tables and figures that opens from disk."""
+"""The report: a folder with HTML pages, tables and figures that opens from disk."""

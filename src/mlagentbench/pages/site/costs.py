@@ -1,4 +1,4 @@
-"""What runs and successes cost: time, tokens, money."""
+"""Cost per run and per success: time, tokens and money."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
@@ -13,51 +13,51 @@ from mlagentbench.records import Result
 
 CostKind = Literal["seconds", "tokens", "dollars"]
 COST_KINDS: tuple[CostKind, ...] = get_args(CostKind)
-COST_AXIS_LABELS = {"seconds": "seconds a run", "tokens": "tokens a run", "dollars": "dollars a run"}
+COST_AXIS_LABELS = {"seconds": "seconds per run", "tokens": "tokens per run", "dollars": "dollars per run"}
 
 
 def efficiency_points(
-    runs: Sequence[Run], summary: Summary, order: Sequence[str], kind: CostKind
+    runs: Sequence[Run], summary: Summary, agents: Sequence[str], kind: CostKind
 ) -> list[EfficiencyPoint]:
-    """A mark for each contestant: means over tasks, with intervals from runs drawn again within tasks; none if free."""
-    spent: dict[str, dict[str, list[float]]] = {}
+    """One point per agent: means over tasks, with bootstrap intervals within tasks. Empty if nothing cost anything."""
+    costs: dict[str, dict[str, list[float]]] = {}
     for task, run in zip(label_runs(runs), runs, strict=True):
         if run.result and not run.is_fault:
-            spent.setdefault(run.agent_label, {}).setdefault(task, []).append(_cost(run.result, kind))
+            costs.setdefault(run.agent_label, {}).setdefault(task, []).append(_cost(run.result, kind))
     overall = {cell.agent: cell for cell in summary.overall}
-    found = [_efficiency_point(overall[who], list(spent[who].values())) for who in order if who in spent]
-    known = [mark for mark in found if mark]
-    return known if any(mark.cost for mark in known) else []
+    candidates = [
+        _efficiency_point(overall[agent], list(costs[agent].values())) for agent in agents if agent in costs
+    ]
+    points = [point for point in candidates if point]
+    return points if any(point.cost for point in points) else []
 
 
 def _cost(result: Result, kind: CostKind) -> float:
     return {"seconds": result.seconds, "tokens": float(result.tokens), "dollars": result.dollars}[kind]
 
 
-def _efficiency_point(cell: Cell, tasks: Sequence[Sequence[float]]) -> EfficiencyPoint | None:
+def _efficiency_point(cell: Cell, costs_by_task: Sequence[Sequence[float]]) -> EfficiencyPoint | None:
     rate = cell.success_rate
     if rate.value is None:
         return None
-    cost = sum(sum(values) / len(values) for values in tasks) / len(tasks)
-    interval = statistics.stratified_interval(tasks)
-    low, high = (cost if bound is None else bound for bound in interval)
-    least, most = (rate.value if bound is None else bound for bound in (rate.low, rate.high))
-    return EfficiencyPoint(cell.agent, rate.value, (least, most), cost, (low, high))
-
-
-def efficiency_table(summary: Summary, order: Sequence[str]) -> DataTable:
-    """For programs, and for the page."""
-    overall = {cell.agent: cell for cell in summary.overall}
-    return DataTable(
-        "efficiency",
-        "What a run and a success cost, means over tasks",
-        [_efficiency_row(overall[who]) for who in order],
+    cost = sum(sum(costs) / len(costs) for costs in costs_by_task) / len(costs_by_task)
+    cost_low, cost_high = (
+        cost if bound is None else bound for bound in statistics.stratified_interval(costs_by_task)
     )
+    success_low, success_high = (rate.value if bound is None else bound for bound in (rate.low, rate.high))
+    return EfficiencyPoint(cell.agent, rate.value, (success_low, success_high), cost, (cost_low, cost_high))
+
+
+def efficiency_table(summary: Summary, agents: Sequence[str]) -> DataTable:
+    """Success rates and costs of every agent."""
+    overall = {cell.agent: cell for cell in summary.overall}
+    rows = [_efficiency_row(overall[agent]) for agent in agents]
+    return DataTable("efficiency", "Cost per run and per success, means over tasks", rows)
 
 
 def _efficiency_row(cell: Cell) -> dict[str, Any]:
     row: dict[str, Any] = {
-        "who": cell.agent,
+        "agent": cell.agent,
         "tasks": cell.tasks,
         "runs": cell.counted,
         "success": cell.improved_rate.value,

@@ -1,4 +1,4 @@
-"""Error modes: in how many runs of each contestant each kind of finding occurs."""
+"""Error modes: the number of runs of each agent in which each kind of finding occurs."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,46 +12,44 @@ from mlagentbench.process.findings import rule_titles
 
 @dataclass(frozen=True)
 class ErrorModes:
-    """Counts by kind and contestant, and of how many runs: faults and unfinished ones are not the agent's errors."""
+    """Counts by agent and kind, and the number of runs; faults and unfinished runs are not the agent's errors."""
 
-    titles: Mapping[str, str]
-    counts: Mapping[str, Counter[str]]
-    runs: Mapping[str, int]
+    titles: Mapping[str, str]  # kind -> title, most frequent first
+    counts: Mapping[str, Counter[str]]  # agent -> kind -> runs
+    runs: Mapping[str, int]  # agent -> counted runs
 
-    def share(self, who: str, kind: str) -> float:
-        """The share of its runs in which it occurs."""
-        return self.counts[who][kind] / self.runs[who]
+    def share(self, agent: str, kind: str) -> float:
+        """The fraction of an agent's runs in which a kind occurs."""
+        return self.counts[agent][kind] / self.runs[agent]
 
     def to_table(self) -> DataTable:
-        """For programs."""
+        """Counts by kind and agent."""
         rows = [
             {
                 "kind": kind,
                 "title": title,
-                "who": who,
-                "runs": self.runs[who],
-                "found": self.counts[who][kind],
+                "agent": agent,
+                "runs": self.runs[agent],
+                "found": self.counts[agent][kind],
             }
             for kind, title in self.titles.items()
-            for who in self.runs
+            for agent in self.runs
         ]
-        return DataTable("error-modes", "Runs in which a kind of error was found", rows)
+        return DataTable("error-modes", "Number of runs with each kind of error", rows)
 
 
-def count_error_modes(runs: Sequence[Run], seen: Sequence[RunDigest], entrants: Sequence[str]) -> ErrorModes:
-    """Count them; kinds that never occur are left to the table."""
-    counts: dict[str, Counter[str]] = {who: Counter() for who in entrants}
-    total: Counter[str] = Counter()
-    for run, found in zip(runs, seen, strict=True):
+def count_error_modes(runs: Sequence[Run], digests: Sequence[RunDigest], agents: Sequence[str]) -> ErrorModes:
+    """Count the findings of all runs; kinds that never occur are included with zero."""
+    counts: dict[str, Counter[str]] = {agent: Counter() for agent in agents}
+    runs_by_agent: Counter[str] = Counter()
+    for run, digest in zip(runs, digests, strict=True):
         if run.result and not run.is_fault:
-            total[run.agent_label] += 1
-            counts[run.agent_label].update(found.finding_kinds)
+            runs_by_agent[run.agent_label] += 1
+            counts[run.agent_label].update(digest.finding_kinds)
     titles = rule_titles()
-    occurring = Counter(
-        kind for counter in counts.values() for kind, number in counter.items() for _ in range(number)
+    totals = sum(counts.values(), Counter[str]())
+    kinds = sorted(
+        [*titles, *(kind for kind in totals if kind not in titles)], key=lambda kind: -totals[kind]
     )
-    known = sorted(
-        titles | {kind: kind for kind in occurring if kind not in titles}, key=lambda kind: -occurring[kind]
-    )
-    counted = {who: total[who] for who in entrants if total[who]}
-    return ErrorModes({kind: titles.get(kind, kind) for kind in known}, counts, counted)
+    counted_runs = {agent: runs_by_agent[agent] for agent in agents if runs_by_agent[agent]}
+    return ErrorModes({kind: titles.get(kind, kind) for kind in kinds}, counts, counted_runs)

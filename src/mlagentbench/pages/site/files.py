@@ -1,13 +1,13 @@
-"""Files of a report: whole or not at all, and only if they changed."""
+"""Writing the files of a report."""
 
 from pathlib import Path
 
+from mlagentbench.system.atomic_write import write_atomic
+
 
 def write_if_changed(path: Path, data: bytes) -> None:
-    """Put a file where it belongs; one that says the same already keeps its time."""
+    """Write a file atomically; a file with the same content keeps its modification time."""
     if path.is_file() and path.read_bytes() == data:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.part")
-    partial.write_bytes(data)
-    partial.replace(path)
+    write_atomic(path, data)

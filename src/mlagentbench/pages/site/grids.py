@@ -1,4 +1,4 @@
-"""Success and improvement in the layout of the paper: tasks by contestants, and the paper's own columns beside."""
+"""Success and improvement in the layout of the paper: tasks by agents, next to the paper's own columns."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,155 +10,151 @@ from mlagentbench.pages.site.tables import DataTable, TableRow, to_latex, to_mar
 
 AVERAGE_ROW = "Average"
 NO_VALUE = "–"
+PAPER_HEADING = "the paper (different data, not comparable)"
 
 
 @dataclass(frozen=True)
 class GridCell:
-    """One cell: its figure, the interval, what it is of, and what must stand beside it."""
+    """A value, its interval, the counts behind it, and runs that must be mentioned with it."""
 
     value: float | None = None
     low: float | None = None
     high: float | None = None
     counts: str = ""
-    excluded: str = ""
+    caveats: str = ""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A whole table; `signed` figures are improvements, others are shares."""
+    """A table of tasks by agents; `signed` values are improvements, others are rates."""
 
     name: str
     title: str
-    tasks: Mapping[str, str]  # label in this report, and name in the suite
+    tasks: Mapping[str, str]  # label in this report -> name of the task
     agents: Sequence[str]
     cells: Mapping[tuple[str, str], GridCell]
-    paper_results: paper.PaperTable | None  # the paper's columns
+    paper_results: paper.PaperTable | None
     signed: bool
 
-    def cell(self, task: str, who: str) -> GridCell:
-        """A cell, also one without runs."""
-        return self.cells.get((task, who), GridCell())
+    def cell(self, task: str, agent: str) -> GridCell:
+        """One cell; empty if there are no runs."""
+        return self.cells.get((task, agent), GridCell())
 
     @property
     def rows(self) -> list[str]:
-        """Tasks, and the average."""
+        """All tasks, then the average."""
         return [*self.tasks, AVERAGE_ROW]
 
     @property
     def paper_agents(self) -> tuple[str, ...]:
-        """The paper's contestants."""
+        """The agents of the paper, each a column."""
         return self.paper_results.agents if self.paper_results else ()
 
-    def paper_value(self, task: str, name: str) -> float | None:
-        """What the paper printed; its average is over all of its tasks."""
+    def paper_value(self, task: str, agent: str) -> float | None:
+        """The value printed in the paper; its average is over all of its tasks."""
         if not self.paper_results:
             return None
-        return (
-            self.paper_results.averages[name]
-            if task == AVERAGE_ROW
-            else self.paper_results.cells.get(self.tasks[task], {}).get(name)
-        )
+        if task == AVERAGE_ROW:
+            return self.paper_results.averages[agent]
+        return self.paper_results.cells.get(self.tasks[task], {}).get(agent)
 
     def format_value(self, value: float | None) -> str:
-        """A figure as the paper prints it: per cent, one decimal."""
+        """A value the way the paper prints it: percent with one decimal."""
         if value is None:
             return NO_VALUE
         text = f"{100 * value:+.1f}" if self.signed else f"{100 * value:.1f}"
         return "0.0" if text in ("+0.0", "-0.0") else text.replace("-", "−")
 
-    def format_interval(self, box: GridCell) -> str:
-        """The interval in whole per cent."""
-        if box.low is None or box.high is None:
+    def format_interval(self, cell: GridCell) -> str:
+        """The interval of a cell in whole percent."""
+        if cell.low is None or cell.high is None:
             return ""
-        low, high = (
-            f"{100 * bound:{'+' if self.signed else ''}.0f}".replace("-", "−")
-            for bound in (box.low, box.high)
-        )
+        sign = "+" if self.signed else ""
+        low, high = (f"{100 * bound:{sign}.0f}".replace("-", "−") for bound in (cell.low, cell.high))
         return f"{low} to {high}"
 
     def heat_class(self, value: float | None) -> str:
-        """How strongly a cell is coloured: a class of the page's style."""
+        """The CSS class that colors a cell by its value."""
         if value is None:
             return "none"
         level = round(max(-1.0, min(1.0, value)) * 10)
         return f"up-{level}" if level >= 0 else f"down-{-level}"
 
     def to_table(self) -> DataTable:
-        """The same for programs: shares, not per cent."""
+        """The grid with fractions instead of percent."""
         rows: list[TableRow] = []
         for task in self.rows:
             row: dict[str, Any] = {"task": task}
-            for who in self.agents:
-                box = self.cell(task, who)
-                row |= {
-                    who: box.value,
-                    f"{who} low": box.low,
-                    f"{who} high": box.high,
-                    f"{who} of": box.counts or None,
-                }
-                row[f"{who} apart"] = box.excluded or None
+            for agent in self.agents:
+                cell = self.cell(task, agent)
+                row |= {agent: cell.value, f"{agent} low": cell.low, f"{agent} high": cell.high}
+                row |= {f"{agent} counts": cell.counts or None, f"{agent} caveats": cell.caveats or None}
             rows.append(row | {f"paper: {name}": self.paper_value(task, name) for name in self.paper_agents})
         return DataTable(self.name, self.title, rows)
 
     def files(self, about: str, editions: str) -> dict[str, bytes]:
-        """Every form of it."""
-        lines = [[task, *self._format_row(task)] for task in self.rows]
-        ours, theirs = f"this report ({editions})", "the paper (its own data: not comparable)"
-        groups = [(ours, len(self.agents))] + (
-            [(theirs, len(self.paper_agents))] if self.paper_agents else []
-        )
-        marked = ["Task", *self.agents, *(f"paper: {name}" for name in self.paper_agents)]
-        note = f"{self.title}, per cent. {about}." + (f" Columns of {theirs}." if self.paper_agents else "")
+        """The grid as CSV, JSON, Markdown and LaTeX: file names and contents."""
+        rows = [[task, *self._format_row(task)] for task in self.rows]
+        groups = [(f"this report ({editions})", len(self.agents))]
+        note = f"{self.title}, in percent. {about}."
+        if self.paper_agents:
+            groups.append((PAPER_HEADING, len(self.paper_agents)))
+            note += f" Columns of {PAPER_HEADING}."
+        markdown_headers = ["Task", *self.agents, *(f"paper: {name}" for name in self.paper_agents)]
+        latex_headers = ["Task", *self.agents, *self.paper_agents]
         return {
             **self.to_table().files(about),
-            f"{self.name}.md": to_markdown(marked, lines, note),
-            f"{self.name}.tex": to_latex(groups, ["Task", *self.agents, *self.paper_agents], lines, note),
+            f"{self.name}.md": to_markdown(markdown_headers, rows, note),
+            f"{self.name}.tex": to_latex(groups, latex_headers, rows, note),
         }
 
     def _format_row(self, task: str) -> Iterator[str]:
-        for who in self.agents:
-            box = self.cell(task, who)
-            beside = "; ".join(filter(None, (box.counts, box.excluded)))
-            yield self.format_value(box.value) + (f" ({beside})" if beside else "")
+        for agent in self.agents:
+            cell = self.cell(task, agent)
+            details = "; ".join(filter(None, (cell.counts, cell.caveats)))
+            yield self.format_value(cell.value) + (f" ({details})" if details else "")
         yield from (self.format_value(self.paper_value(task, name)) for name in self.paper_agents)
 
 
 def order_tasks(summary: Summary) -> dict[str, str]:
-    """Tasks by their labels, in the order of the paper, then all others by name."""
-    place = {task: number for number, task in enumerate(paper.load_success_rates().tasks)}
-    named = {setting.label: setting.task for setting in summary.settings}
-    order = sorted(summary.tasks, key=lambda label: (place.get(named[label], len(place)), label.lower()))
-    return {label: named[label] for label in order}
+    """Labels and names of the tasks: first those of the paper in its order, then the others by name."""
+    paper_order = {task: index for index, task in enumerate(paper.load_success_rates().tasks)}
+    task_names = {setting.label: setting.task for setting in summary.settings}
+    labels = sorted(
+        summary.tasks,
+        key=lambda label: (paper_order.get(task_names[label], len(paper_order)), label.lower()),
+    )
+    return {label: task_names[label] for label in labels}
 
 
-def build_grids(summary: Summary, entrants: Sequence[str]) -> tuple[Grid, Grid, Grid]:
-    """Success by the paper's rule, success with the noise test, and improvement among valid submissions."""
-    known = not {setting.task for setting in summary.settings}.isdisjoint(paper.load_success_rates().tasks)
-    rates, gains = (paper.load_success_rates(), paper.load_improvements()) if known else (None, None)
-    order = order_tasks(summary)
+def build_grids(summary: Summary, agents: Sequence[str]) -> tuple[Grid, Grid, Grid]:
+    """Success by the paper's criterion, success beyond noise, and improvement over valid submissions."""
+    paper_tasks = paper.load_success_rates().tasks
+    has_paper_task = not {setting.task for setting in summary.settings}.isdisjoint(paper_tasks)
+    paper_rates = paper.load_success_rates() if has_paper_task else None
+    paper_improvements = paper.load_improvements() if has_paper_task else None
+    tasks = order_tasks(summary)
 
-    def grid(
-        name: str, title: str, box: Callable[[Cell], GridCell], printed: paper.PaperTable | None, signed: bool
+    def build_grid(
+        name: str,
+        title: str,
+        to_grid_cell: Callable[[Cell], GridCell],
+        paper_results: paper.PaperTable | None,
+        signed: bool,
     ) -> Grid:
-        boxes = {
-            (cell.task or AVERAGE_ROW, cell.agent): box(cell) for cell in (*summary.cells, *summary.overall)
+        cells = {
+            (cell.task or AVERAGE_ROW, cell.agent): to_grid_cell(cell)
+            for cell in (*summary.cells, *summary.overall)
         }
-        return Grid(name, title, order, entrants, boxes, printed, signed)
+        return Grid(name, title, tasks, agents, cells, paper_results, signed)
 
+    success = "Success: more than 10% better than the starter"
+    beyond_noise = "Success beyond noise"
+    improvement = "Improvement over the starter among valid submissions"
     return (
-        grid(
-            "success", "Success: more than 10 % better than the starter", _improved_cell, rates, signed=False
-        ),
-        grid(
-            "success-beyond-noise", "Success that noise does not explain", _success_cell, None, signed=False
-        ),
-        grid(
-            "improvement",
-            "Improvement over the starter among valid submissions",
-            _improvement_cell,
-            gains,
-            signed=True,
-        ),
+        build_grid("success", success, _improved_cell, paper_rates, signed=False),
+        build_grid("success-beyond-noise", beyond_noise, _success_cell, None, signed=False),
+        build_grid("improvement", improvement, _improvement_cell, paper_improvements, signed=True),
     )
 
 
@@ -178,13 +174,13 @@ def _improvement_cell(cell: Cell) -> GridCell:
     return _grid_cell(cell, cell.improvement, f"{cell.valid}/{cell.counted} valid" if cell.counted else "")
 
 
-def _grid_cell(cell: Cell, estimate: Estimate, counts: str) -> GridCell:
-    of = counts if cell.task else f"{estimate.n} task{'s' * (estimate.n != 1)}"
-    return GridCell(estimate.value, estimate.low, estimate.high, of, format_excluded(cell))
+def _grid_cell(cell: Cell, estimate: Estimate, run_counts: str) -> GridCell:
+    counts = run_counts if cell.task else f"{estimate.n} task{'s' * (estimate.n != 1)}"
+    return GridCell(estimate.value, estimate.low, estimate.high, counts, format_caveats(cell))
 
 
-def format_excluded(cell: Cell) -> str:
-    """Runs that are in no rate, or are not like the others."""
+def format_caveats(cell: Cell) -> str:
+    """Runs that are excluded from rates, or were not sandboxed."""
     counts = {"fault": cell.faults, "unfinished": cell.unfinished, "unsandboxed": cell.unsandboxed}
     return ", ".join(
         f"{count} {name}{'s' * (name == 'fault' and count > 1)}" for name, count in counts.items() if count

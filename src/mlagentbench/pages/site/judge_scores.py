@@ -1,4 +1,4 @@
-"""What models judged of runs, apart from everything that was measured."""
+"""Scores that judge models gave to runs, kept apart from everything that was measured."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,50 +11,50 @@ from mlagentbench.process.judgements import read_judgements, rubric_criteria
 
 @dataclass(frozen=True)
 class JudgeScores:
-    """Scores from 1 to 5 of the last judging of each run, by contestant and criterion; who judged, and how alike."""
+    """The latest scores (1 to 5) of every judged run by agent and criterion, the judges, and their agreement."""
 
     criteria: tuple[str, ...]
-    scores: Mapping[str, Mapping[str, Sequence[int]]]
+    scores: Mapping[str, Mapping[str, Sequence[int]]]  # agent -> criterion -> one score per run
     models: tuple[str, ...]
     agreement: Agreement | None
 
-    def mean_score(self, who: str, criterion: str) -> float | None:
-        """The mean score, if anybody gave one."""
-        found = self.scores[who].get(criterion)
-        return sum(found) / len(found) if found else None
+    def mean_score(self, agent: str, criterion: str) -> float | None:
+        """The mean score of an agent, None if there is no score."""
+        scores = self.scores[agent].get(criterion)
+        return sum(scores) / len(scores) if scores else None
 
-    def judged_runs(self, who: str) -> int:
-        """How many of its runs were judged."""
-        return max(map(len, self.scores[who].values()), default=0)
+    def judged_runs(self, agent: str) -> int:
+        """How many runs of an agent were judged."""
+        return max(map(len, self.scores[agent].values()), default=0)
 
     def to_table(self) -> DataTable:
-        """For programs."""
+        """Mean scores by agent and criterion."""
         rows = [
             {
-                "who": who,
-                "criterion": name,
-                "mean": self.mean_score(who, name),
-                "runs": len(self.scores[who].get(name, ())),
+                "agent": agent,
+                "criterion": criterion,
+                "mean": self.mean_score(agent, criterion),
+                "runs": len(self.scores[agent].get(criterion, ())),
             }
-            for who in self.scores
-            for name in self.criteria
+            for agent in self.scores
+            for criterion in self.criteria
         ]
-        return DataTable(
-            "judged", f"Judged by {', '.join(self.models)}, from 1 to 5: opinions, not measurements", rows
-        )
+        title = f"Scores from 1 to 5 by {', '.join(self.models)}: opinions, not measurements"
+        return DataTable("judged", title, rows)
 
 
-def collect_judge_scores(runs: Sequence[Run], entrants: Sequence[str]) -> JudgeScores | None:
-    """Put together what was judged; None if nobody asked a model."""
+def collect_judge_scores(runs: Sequence[Run], agents: Sequence[str]) -> JudgeScores | None:
+    """Collect the latest scores of all runs; None if no run was judged."""
     scores: dict[str, dict[str, list[int]]] = {}
     models: set[str] = set()
     for run in runs:
-        if found := read_judgements(run):
-            models.add(found.latest.model)
-            for mark in found.latest.marks:
+        if judgements := read_judgements(run):
+            models.add(judgements.latest.model)
+            for mark in judgements.latest.marks:
                 scores.setdefault(run.agent_label, {}).setdefault(mark.criterion, []).append(mark.score)
     if not scores:
         return None
-    ordered = {who: scores[who] for who in entrants if who in scores}
-    named = dict.fromkeys([*rubric_criteria(), *(name for own in scores.values() for name in own)])
-    return JudgeScores(tuple(named), ordered, tuple(sorted(models)), measure_agreement(runs))
+    ordered = {agent: scores[agent] for agent in agents if agent in scores}
+    scored_criteria = (criterion for by_criterion in scores.values() for criterion in by_criterion)
+    criteria = dict.fromkeys([*rubric_criteria(), *scored_criteria])
+    return JudgeScores(tuple(criteria), ordered, tuple(sorted(models)), measure_agreement(runs))

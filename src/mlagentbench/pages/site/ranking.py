@@ -1,4 +1,4 @@
-"""Who is ahead, how sure that is, and how near everybody comes to the best."""
+"""The ranking of agents with its uncertainty, performance profiles, and distributions of improvements."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,109 +14,120 @@ from mlagentbench.pages.site.tables import DataTable
 
 PROFILE_DISTANCES = np.linspace(0.0, 1.0, 101)
 IMPROVEMENT_THRESHOLDS = np.linspace(-0.5, 1.0, 151)
-Outcomes = Mapping[
-    str, Mapping[str, Sequence[tuple[float, float | None]]]
-]  # contestant, task: success, improvement
+# agent -> task -> success (0 or 1) and improvement of every run
+Outcomes = Mapping[str, Mapping[str, Sequence[tuple[float, float | None]]]]
 
 
 def order_agents(summary: Summary) -> list[str]:
-    """Contestants from the best on: by success beyond noise, then by improvement, then by name."""
+    """All agents, best first: by success beyond noise, then by improvement, then by name."""
     cells = {cell.agent: cell for cell in summary.overall}
 
-    def rank(who: str) -> tuple[float, float, str]:
-        rate, gain = cells[who].success_rate.value, cells[who].improvement.value
-        return (2.0 if rate is None else -rate), (0.0 if gain is None else -gain), who.lower()
+    def sort_key(agent: str) -> tuple[float, float, str]:
+        rate, improvement = cells[agent].success_rate.value, cells[agent].improvement.value
+        return (
+            2.0 if rate is None else -rate,
+            0.0 if improvement is None else -improvement,
+            agent.lower(),
+        )
 
-    return sorted(summary.agents, key=rank)
+    return sorted(summary.agents, key=sort_key)
 
 
 def collect_outcomes(runs: Sequence[Run]) -> Outcomes:
-    """What every judged run came to."""
-    found: dict[str, dict[str, list[tuple[float, float | None]]]] = {}
+    """Success and improvement of every run that has a baseline and no fault."""
+    outcomes: dict[str, dict[str, list[tuple[float, float | None]]]] = {}
     for task, run in zip(label_runs(runs), runs, strict=True):
         result = run.result
         if result and not run.is_fault and run.spec.baseline:
-            own = found.setdefault(run.agent_label, {}).setdefault(task, [])
-            own.append((float(result.success), result.improvement))
-    return found
+            task_outcomes = outcomes.setdefault(run.agent_label, {}).setdefault(task, [])
+            task_outcomes.append((float(result.success), result.improvement))
+    return outcomes
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """Ranks by success beyond noise on the tasks that all share, each with its chance, and every pair compared."""
+    """Rank probabilities by success beyond noise on the tasks that all agents share, and all pairs compared."""
 
     agents: Sequence[str]
     tasks: int
     rank_probabilities: Sequence[Sequence[float]]
     pairs: Mapping[tuple[str, str], statistics.Difference]
 
-    def mean_rank(self, place: int) -> float:
-        """The mean rank of a contestant."""
-        return sum(rank * chance for rank, chance in enumerate(self.rank_probabilities[place], 1))
+    def mean_rank(self, index: int) -> float:
+        """The mean rank of the agent at `index`."""
+        return sum(rank * probability for rank, probability in enumerate(self.rank_probabilities[index], 1))
 
     def to_tables(self) -> list[DataTable]:
-        """For programs."""
+        """One table of ranks and one of pairs."""
         ranks = [
-            {"who": who, "tasks": self.tasks, "mean rank": self.mean_rank(place)}
-            | {f"rank {number}": chance for number, chance in enumerate(self.rank_probabilities[place], 1)}
-            for place, who in enumerate(self.agents)
+            {"agent": agent, "tasks": self.tasks, "mean rank": self.mean_rank(index)}
+            | {f"rank {rank}": value for rank, value in enumerate(self.rank_probabilities[index], 1)}
+            for index, agent in enumerate(self.agents)
         ]
         pairs = [
             {
                 "first": first,
                 "second": second,
-                "difference in success": found.value,
-                "low": found.interval.low,
+                "difference in success": difference.value,
+                "low": difference.interval.low,
+                "high": difference.interval.high,
+                "probability that the first is better": difference.chance,
             }
-            | {"high": found.interval.high, "chance that the first is better": found.chance}
-            for (first, second), found in self.pairs.items()
+            for (first, second), difference in self.pairs.items()
         ]
         return [
-            DataTable("ranks", "Chance of each rank by success beyond noise", ranks),
-            DataTable("pairs", "Contestants compared", pairs),
+            DataTable("ranks", "Probability of each rank by success beyond noise", ranks),
+            DataTable("pairs", "Pairwise comparison of agents", pairs),
         ]
 
 
-def rank_agents(found: Outcomes, entrants: Sequence[str]) -> Ranking | None:
-    """The ranks, if at least two contestants have a task in common."""
-    known = [who for who in entrants if who in found]
-    shared = sorted(set.intersection(*(set(found[who]) for who in known))) if len(known) > 1 else []
+def rank_agents(outcomes: Outcomes, agents: Sequence[str]) -> Ranking | None:
+    """Rank the agents; None unless at least two agents have a task in common."""
+    ranked = [agent for agent in agents if agent in outcomes]
+    shared = sorted(set.intersection(*(set(outcomes[agent]) for agent in ranked))) if len(ranked) > 1 else []
     if not shared:
         return None
-    values = {who: [[success for success, _ in found[who][task]] for task in shared] for who in known}
-    pairs = {
-        (one, other): statistics.paired_difference(values[one], values[other])
-        for place, one in enumerate(known)
-        for other in known[place + 1 :]
+    successes = {
+        agent: [[success for success, _ in outcomes[agent][task]] for task in shared] for agent in ranked
     }
-    return Ranking(known, len(shared), statistics.rank_probabilities(list(values.values())).tolist(), pairs)
+    pairs = {
+        (first, second): statistics.paired_difference(successes[first], successes[second])
+        for index, first in enumerate(ranked)
+        for second in ranked[index + 1 :]
+    }
+    probabilities = statistics.rank_probabilities(list(successes.values()))
+    return Ranking(ranked, len(shared), probabilities.tolist(), pairs)
 
 
-def performance_profiles(summary: Summary, entrants: Sequence[str]) -> dict[str, Curve]:
-    """The share of tasks on which each contestant's improvement is at most so far below the best one's."""
+def performance_profiles(summary: Summary, agents: Sequence[str]) -> dict[str, Curve]:
+    """For each agent, the fraction of tasks on which its mean improvement is within x of the best agent's."""
     cells = {(cell.task, cell.agent): cell.improvement.value for cell in summary.cells}
-    values = {who: [cells.get((task, who)) for task in summary.tasks] for who in entrants}
-    found = statistics.performance_profile(values, PROFILE_DISTANCES.tolist())
-    return {who: Curve(PROFILE_DISTANCES.tolist(), shares) for who, shares in found.items()}
+    values = {agent: [cells.get((task, agent)) for task in summary.tasks] for agent in agents}
+    profiles = statistics.performance_profile(values, PROFILE_DISTANCES.tolist())
+    return {agent: Curve(PROFILE_DISTANCES.tolist(), shares) for agent, shares in profiles.items()}
 
 
-def improvement_distributions(found: Outcomes, entrants: Sequence[str]) -> dict[str, Curve]:
-    """Mean over tasks of the share of runs that improve by more than so much."""
-    lines = {}
-    for who in (who for who in entrants if who in found):
-        gains = [[gain for _, gain in task] for task in found[who].values()]
-        lines[who] = Curve(
-            IMPROVEMENT_THRESHOLDS.tolist(), statistics.shares_above(gains, IMPROVEMENT_THRESHOLDS.tolist())
-        )
-    return lines
+def improvement_distributions(outcomes: Outcomes, agents: Sequence[str]) -> dict[str, Curve]:
+    """For each agent, the fraction of runs that improve by more than x, averaged over tasks."""
+    thresholds = IMPROVEMENT_THRESHOLDS.tolist()
+    curves = {}
+    for agent in agents:
+        if agent in outcomes:
+            improvements = [[value for _, value in task] for task in outcomes[agent].values()]
+            curves[agent] = Curve(thresholds, statistics.shares_above(improvements, thresholds))
+    return curves
 
 
-def profile_table(near: Mapping[str, Curve], above: Mapping[str, Curve]) -> DataTable:
-    """Both curves for programs."""
+def profile_table(profiles: Mapping[str, Curve], distributions: Mapping[str, Curve]) -> DataTable:
+    """The points of profiles and distributions."""
+    named_curves = (
+        ("tasks within x of the best", profiles),
+        ("runs that improve by more than x", distributions),
+    )
     rows = [
-        {"curve": name, "who": who, "x": x, "share": y}
-        for name, lines in (("tasks within x of the best", near), ("runs that improve by more than x", above))
-        for who, line in lines.items()
-        for x, y in zip(line.x, line.y, strict=True)
+        {"curve": name, "agent": agent, "x": x, "share": y}
+        for name, curves in named_curves
+        for agent, curve in curves.items()
+        for x, y in zip(curve.x, curve.y, strict=True)
     ]
     return DataTable("profile", "Performance profile and distribution of improvements", rows)

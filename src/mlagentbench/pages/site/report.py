@@ -1,4 +1,4 @@
-"""Write a report: pages, tables and figures, each whole or not at all, and only what changed."""
+"""Writing a report: pages, tables and figures. Files are replaced atomically, and only if they changed."""
 
 import time
 from collections.abc import Sequence
@@ -19,11 +19,11 @@ from mlagentbench.pages.site.run_pages import (
 from mlagentbench.records import Record
 from mlagentbench.system.progress import ProgressCallback
 
-PROGRESS_INTERVAL_S = 2.0  # seconds between two lines of progress
+PROGRESS_INTERVAL_S = 2.0
 
 
 class WrittenReport(Record):
-    """What a report has become."""
+    """Where a report is, and what it contains."""
 
     index: str
     run_counts: str
@@ -35,70 +35,71 @@ class WrittenReport(Record):
     figures: tuple[str, ...]
 
 
-def write_report(runs: Sequence[Run], out: Path, say: ProgressCallback) -> WrittenReport:
-    """The whole site below `out`, which must be new, empty, or an earlier report."""
+def write_report(runs: Sequence[Run], out: Path, progress: ProgressCallback) -> WrittenReport:
+    """Write the report into `out`, which must be new, empty, or an earlier report."""
     _prepare_output_dir(out)
-    tell = _throttle(say)
-    seen = write_run_pages(runs, out, tell)
-    tell("tables and figures")
-    found = build_content(runs, page_names(runs), seen)
-    files = _render_files(found)
-    before = read_manifest(out).files
+    progress = _throttle(progress)
+    digests = write_run_pages(runs, out, progress)
+    progress("tables and figures")
+    content = build_content(runs, page_names(runs), digests)
+    files = _render_files(content)
+    old_files = read_manifest(out).files
     for name, data in files.items():
         write_if_changed(out / name, data)
-    for name in set(before) - set(files):
+    for name in set(old_files) - set(files):
         (out / name).unlink(missing_ok=True)
-    pages = dict(zip(page_names(runs), seen, strict=True))
-    write_if_changed(
-        out / MANIFEST_NAME,
-        ReportManifest(pages=pages, files=tuple(sorted(files))).model_dump_json().encode(),
-    )
+    pages = dict(zip(page_names(runs), digests, strict=True))
+    manifest = ReportManifest(pages=pages, files=tuple(sorted(files)))
+    write_if_changed(out / MANIFEST_NAME, manifest.model_dump_json().encode())
+    overview = content.overview
     return WrittenReport(
         index=str((out / "index.html").resolve()),
-        run_counts=found.overview.run_counts,
-        runs=found.overview.runs,
-        faults=found.overview.faults,
-        unfinished=found.overview.unfinished,
-        unsandboxed=found.overview.unsandboxed,
+        run_counts=overview.run_counts,
+        runs=overview.runs,
+        faults=overview.faults,
+        unfinished=overview.unfinished,
+        unsandboxed=overview.unsandboxed,
         tables=tuple(sorted(name for name in files if name.startswith("tables/"))),
         figures=tuple(sorted(name for name in files if name.startswith("figures/"))),
     )
 
 
 def _prepare_output_dir(out: Path) -> None:
-    """A folder that is something else is left alone."""
+    """Create the folder; refuse one that holds anything but a report."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         if not (out / MANIFEST_NAME).is_file():
             if any(out.iterdir()):
-                raise UsageError(f"{out} is not empty and holds no report; choose another -o")
+                raise UsageError(f"{out} is not empty and contains no report; choose another folder with -o")
             write_if_changed(out / MANIFEST_NAME, ReportManifest().model_dump_json().encode())
     except OSError as error:
         raise UsageError(f"cannot write a report to {out}: {error.strerror}") from error
 
 
-def _render_files(found: ReportContent) -> dict[str, bytes]:
-    about, editions = found.overview.footer, found.editions_text
+def _render_files(content: ReportContent) -> dict[str, bytes]:
+    about, editions = content.overview.footer, content.editions_text
     files: dict[str, bytes] = {}
-    for grid in found.grids:
+    for grid in content.grids:
         files |= {f"tables/{name}": data for name, data in grid.files(about, editions).items()}
-    for table in found.tables:
+    for table in content.tables:
         files |= {f"tables/{name}": data for name, data in table.files(about).items()}
-    for picture in found.figures:
-        files |= {f"figures/{picture.name}.{ending}": data for ending, data in picture.files.items()}
-    files["tables/ABOUT.txt"] = f"All tables in this folder: {about}.\n{found.overview.paragraph}\n".encode()
-    index = render_page("site/index.html", styles=["site/site.css"], scripts=["site/site.js"], it=found)
-    return {**files, "index.html": index.encode()}  # last, so that whatever it links to is there
+    for figure in content.figures:
+        files |= {f"figures/{figure.name}.{extension}": data for extension, data in figure.files.items()}
+    description = f"All tables in this folder: {about}.\n{content.overview.paragraph}\n"
+    files["tables/ABOUT.txt"] = description.encode()
+    index = render_page("site/index.html", styles=["site/site.css"], scripts=["site/site.js"], report=content)
+    # The index comes last, so that everything it links to exists.
+    return {**files, "index.html": index.encode()}
 
 
-def _throttle(say: ProgressCallback) -> ProgressCallback:
-    """Nothing of what is done at once, and then a line every two seconds."""
+def _throttle(progress: ProgressCallback) -> ProgressCallback:
+    """Report at most one line every PROGRESS_INTERVAL_S, and nothing in the first interval."""
     last = time.monotonic()
 
-    def tell(line: str) -> None:
+    def report_line(line: str) -> None:
         nonlocal last
         if time.monotonic() - last >= PROGRESS_INTERVAL_S:
             last = time.monotonic()
-            say(line)
+            progress(line)
 
-    return tell
+    return report_line

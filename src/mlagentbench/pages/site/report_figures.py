@@ -1,4 +1,4 @@
-"""All figures of a report, each with a caption and with what it rests on."""
+"""All figures of a report, each with a caption and a footer that says what it is based on."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from mlagentbench.pages.site.grids import Grid
 
 @dataclass(frozen=True)
 class ReportFigure:
-    """A figure: its name as a file, a caption, its section, and its files by their endings."""
+    """A figure: its file name, caption, section of the index page, and its files by extension."""
 
     name: str
     caption: str
@@ -28,90 +28,77 @@ class ReportFigure:
 
     @property
     def svg_markup(self) -> Markup:
-        """As a part of a page."""
+        """The figure as inline SVG for the page."""
         return inline_svg(self.files["svg"], self.caption)
 
 
-def grid_figures(grids: Sequence[Grid], foot: str) -> Iterator[ReportFigure]:
-    """Heat maps; in the page the tables themselves are coloured."""
+def grid_figures(grids: Sequence[Grid], footer: str) -> Iterator[ReportFigure]:
+    """Heat maps as files; the page itself shows the grids as colored tables."""
     for grid in grids:
-        boxes = [[grid.cell(task, who) for who in grid.agents] for task in grid.rows]
-        values = [[box.value for box in row] for row in boxes]
-        texts = [[grid.format_value(box.value) for box in row] for row in boxes]
-        label = f"{grid.title}, per cent"
-        yield ReportFigure(
-            f"heat-{grid.name}",
-            label,
-            "grids",
-            draw_heatmap(grid.rows, grid.agents, values, texts, label, foot, grid.signed),
-        )
+        cells = [[grid.cell(task, agent) for agent in grid.agents] for task in grid.rows]
+        values = [[cell.value for cell in row] for row in cells]
+        texts = [[grid.format_value(cell.value) for cell in row] for row in cells]
+        label = f"{grid.title}, in percent"
+        files = draw_heatmap(grid.rows, grid.agents, values, texts, label, footer, grid.signed)
+        yield ReportFigure(f"heat-{grid.name}", label, "grids", files)
 
 
-def error_mode_figures(modes: ErrorModes, foot: str) -> Iterator[ReportFigure]:
-    """Bars of what went wrong; kinds that never occurred are not drawn."""
-    kinds = [kind for kind in modes.titles if any(modes.counts[who][kind] for who in modes.runs)]
+def error_mode_figures(error_modes: ErrorModes, footer: str) -> Iterator[ReportFigure]:
+    """Bars of the error modes; kinds that never occur are not drawn."""
+    kinds = [
+        kind
+        for kind in error_modes.titles
+        if any(error_modes.counts[agent][kind] for agent in error_modes.runs)
+    ]
     if kinds:
-        shares = {who: [modes.share(who, kind) for kind in kinds] for who in modes.runs}
-        files = draw_error_modes([modes.titles[kind] for kind in kinds], shares, modes.runs, foot)
-        yield ReportFigure(
-            "error-modes",
-            "Share of runs in which each kind of error was found",
-            "modes",
-            files,
-            len(shares) > 1,
-        )
+        shares = {agent: [error_modes.share(agent, kind) for kind in kinds] for agent in error_modes.runs}
+        titles = [error_modes.titles[kind] for kind in kinds]
+        files = draw_error_modes(titles, shares, error_modes.runs, footer)
+        caption = "Fraction of runs with each kind of error"
+        yield ReportFigure("error-modes", caption, "error_modes", files, wide=len(shares) > 1)
 
 
-def cost_figures(marks: Mapping[CostKind, Sequence[EfficiencyPoint]], foot: str) -> Iterator[ReportFigure]:
-    """Success against what it cost; what cost nothing anywhere has no picture."""
-    for kind, known in marks.items():
-        if known:
-            caption = (
-                f"Success beyond noise against {COST_AXIS_LABELS[kind]}; means over tasks with 95 % intervals"
-            )
-            yield ReportFigure(
-                f"efficiency-{kind}", caption, "costs", draw_efficiency(known, COST_AXIS_LABELS[kind], foot)
-            )
+def cost_figures(
+    points_by_kind: Mapping[CostKind, Sequence[EfficiencyPoint]], footer: str
+) -> Iterator[ReportFigure]:
+    """Success against cost; a kind of cost that is zero everywhere has no figure."""
+    for kind, points in points_by_kind.items():
+        if points:
+            label = COST_AXIS_LABELS[kind]
+            caption = f"Success beyond noise against {label}; means over tasks with 95% intervals"
+            yield ReportFigure(f"efficiency-{kind}", caption, "costs", draw_efficiency(points, label, footer))
 
 
-def anytime_figures(course: AnytimeCurves, foot: str) -> Iterator[ReportFigure]:
-    """Anytime curves."""
-    if not course.graded_runs:
+def anytime_figures(anytime: AnytimeCurves, footer: str) -> Iterator[ReportFigure]:
+    """Curves of success and improvement over steps and time."""
+    if not anytime.graded_runs:
         return
-    foot = f"{course.graded_runs} runs with graded steps · {foot}"
-    told = "Share of runs whose state is a success beyond noise"
-    yield ReportFigure(
-        "anytime-steps",
-        f"{told}, step by step; mean over tasks",
-        "course",
-        draw_curves(course.by_step, "step", "success", foot),
-    )
-    over_time = draw_curves(course.by_time, "seconds", "success", foot, scale="log")
-    yield ReportFigure("anytime-time", f"{told}, over time; mean over tasks", "course", over_time)
-    improvement = draw_panels(course.by_task, "step", "improvement", foot)
-    yield ReportFigure(
-        "anytime-tasks",
-        "Improvement over the starter, step by step; mean over runs; cut off below −100 %",
-        "course",
-        improvement,
-        len(course.by_task) > 1,
-    )
+    footer = f"{anytime.graded_runs} runs with graded steps · {footer}"
+    success = "Fraction of runs whose current state is a success beyond noise"
+    by_step = draw_curves(anytime.by_step, "step", "success", footer)
+    yield ReportFigure("anytime-steps", f"{success}, by step; mean over tasks", "anytime", by_step)
+    by_time = draw_curves(anytime.by_time, "seconds", "success", footer, scale="log")
+    yield ReportFigure("anytime-time", f"{success}, by time; mean over tasks", "anytime", by_time)
+    by_task = draw_panels(anytime.by_task, "step", "improvement", footer)
+    caption = "Improvement over the starter by step; mean over runs; axis cut off below −100%"
+    yield ReportFigure("anytime-tasks", caption, "anytime", by_task, wide=len(anytime.by_task) > 1)
 
 
 def profile_figures(
-    near: Mapping[str, Curve], above: Mapping[str, Curve], foot: str
+    profiles: Mapping[str, Curve], distributions: Mapping[str, Curve], footer: str
 ) -> Iterator[ReportFigure]:
-    """How near everybody comes to the best, and how improvements are spread."""
-    if any(any(line.y) for line in near.values()):
-        drawn = draw_curves(near, "at most so much below the best", "share of tasks", foot, scale="share")
-        yield ReportFigure(
-            "profile",
-            "Performance profile: tasks on which the mean improvement is near the best one's",
-            "profile",
-            drawn,
+    """Performance profiles and distributions of improvements."""
+    if any(any(curve.y) for curve in profiles.values()):
+        files = draw_curves(
+            profiles, "distance from the best agent", "fraction of tasks", footer, scale="share"
         )
-    if above:
-        drawn = draw_curves(above, "improvement over the starter", "share of runs above", foot, scale="share")
-        yield ReportFigure(
-            "distribution", "Runs that improve by more than so much; mean over tasks", "profile", drawn
+        caption = (
+            "Performance profile: fraction of tasks with a mean improvement within x of the best agent’s"
         )
+        yield ReportFigure("profile", caption, "profile", files)
+    if distributions:
+        files = draw_curves(
+            distributions, "improvement over the starter", "fraction of runs", footer, scale="share"
+        )
+        caption = "Distribution: fraction of runs that improve by more than x; mean over tasks"
+        yield ReportFigure("distribution", caption, "profile", files)

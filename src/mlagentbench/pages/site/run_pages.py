@@ -1,4 +1,4 @@
-"""The pages of all runs: names that no two share, made by as many processes as there are cores, and only if changed."""
+"""The pages of all runs: unique file names, rendered in parallel, and only if the run has changed."""
 
 import os
 import re
@@ -16,52 +16,57 @@ from mlagentbench.records import Record
 from mlagentbench.system.progress import ProgressCallback
 
 MANIFEST_NAME = "made.json"
-PAGES_PER_JOB = 10  # pages that a process makes before it is heard of
-MIN_PAGES_FOR_POOL = 40  # so many pages are worth a second process
+PAGES_PER_JOB = 10  # pages that a process renders before it reports progress
+MIN_PAGES_FOR_POOL = 40  # with fewer pages, starting processes costs more than it saves
+MAX_FILE_NAME_CHARS = 120
 
 
 class ReportManifest(Record):
-    """made.json: pages that are there, and what was seen when they were made; also the mark of a report's folder."""
+    """made.json: the files of a report and the digest of every run; it also marks a folder as a report."""
 
     pages: dict[str, RunDigest] = Field(default_factory=dict)
     files: tuple[str, ...] = ()
 
 
 def page_names(runs: Sequence[Run]) -> list[str]:
-    """A file name for each run: its folder's, with the folder above where two are called the same."""
-    plain = [_safe_file_name(run.name) for run in runs]
-    often = Counter(plain)
-    longer = [_safe_file_name(f"{run.folder.path.parent.name}-{run.name}") for run in runs]
-    chosen = [name if often[name] == 1 else long for name, long in zip(plain, longer, strict=True)]
-    taken: dict[str, int] = {}
-    for place, name in enumerate(chosen):
-        taken[name.lower()] = number = taken.get(name.lower(), 0) + 1  # not every file system tells a from A
-        chosen[place] = f"{name}-{number}" if number > 1 else name
-    return chosen
+    """A unique file name for each run: the name of its folder, with the parent folder's name if two are equal."""
+    short = [_safe_file_name(run.name) for run in runs]
+    occurrences = Counter(short)
+    long = [_safe_file_name(f"{run.folder.path.parent.name}-{run.name}") for run in runs]
+    names = [name if occurrences[name] == 1 else longer for name, longer in zip(short, long, strict=True)]
+    used: dict[str, int] = {}
+    for index, name in enumerate(names):
+        # Some file systems ignore case.
+        used[name.lower()] = number = used.get(name.lower(), 0) + 1
+        names[index] = f"{name}-{number}" if number > 1 else name
+    return names
 
 
 def _safe_file_name(name: str) -> str:
-    return re.sub(r"[^\w.=-]+", "-", name, flags=re.ASCII).strip(".-")[:120] or "run"
+    return re.sub(r"[^\w.=-]+", "-", name, flags=re.ASCII).strip(".-")[:MAX_FILE_NAME_CHARS] or "run"
 
 
-def write_run_pages(runs: Sequence[Run], out: Path, say: ProgressCallback) -> list[RunDigest]:
-    """Write what is missing or old, drop what is no run of this report any more; what was seen in each run."""
+def write_run_pages(runs: Sequence[Run], out: Path, progress: ProgressCallback) -> list[RunDigest]:
+    """Write missing and outdated pages, delete pages of runs that are gone, and return the digest of each run."""
     pages = page_names(runs)
     (out / "runs").mkdir(parents=True, exist_ok=True)
     known = read_manifest(out).pages
-    old = [page for page, run in zip(pages, runs, strict=True) if not _is_current(out, page, run, known)]
-    jobs = {page: run.folder.path for page, run in zip(pages, runs, strict=True) if page in set(old)}
-    seen = {page: known[page] for page in pages if page not in jobs}
-    for page, found in _digest_all(jobs, out):
-        seen[page] = found
-        say(f"{len(seen):,} of {len(pages):,} runs")
-    for page in known.keys() - seen.keys():
+    jobs = {
+        page: run.folder.path
+        for page, run in zip(pages, runs, strict=True)
+        if not _is_current(out, page, run, known)
+    }
+    digests = {page: known[page] for page in pages if page not in jobs}
+    for page, digest in _digest_all(jobs, out):
+        digests[page] = digest
+        progress(f"{len(digests):,} of {len(pages):,} runs")
+    for page in known.keys() - digests.keys():
         _page_path(out, page).unlink(missing_ok=True)
-    return [seen[page] for page in pages]
+    return [digests[page] for page in pages]
 
 
-def _page_path(out: Path, name: str) -> Path:
-    return out / "runs" / f"{name}.html"
+def _page_path(out: Path, page: str) -> Path:
+    return out / "runs" / f"{page}.html"
 
 
 def _is_current(out: Path, page: str, run: Run, known: dict[str, RunDigest]) -> bool:
@@ -73,27 +78,29 @@ def _is_current(out: Path, page: str, run: Run, known: dict[str, RunDigest]) -> 
 
 
 def read_manifest(out: Path) -> ReportManifest:
-    """What an earlier report left here."""
+    """The manifest of an earlier report in the same folder; empty if there is none or of another version."""
     try:
         return ReportManifest.model_validate_json((out / MANIFEST_NAME).read_bytes())
-    except (OSError, ValueError):  # of another version, or none: everything is made anew
+    except (OSError, ValueError):
         return ReportManifest()
 
 
 def _digest_all(jobs: dict[str, Path], out: Path) -> Iterator[tuple[str, RunDigest]]:
-    todo = [(path, _page_path(out, page)) for page, path in jobs.items()]
+    """Digest runs and write their pages, in several processes if there are many; yields them as they finish."""
+    pages = list(jobs)
+    arguments = [(path, _page_path(out, page)) for page, path in jobs.items()]
     cores = len(os.sched_getaffinity(0))
-    if len(todo) < MIN_PAGES_FOR_POOL or cores == 1:
-        for page, job in zip(jobs, todo, strict=True):
-            yield page, digest_runs([job])[0]
+    if len(arguments) < MIN_PAGES_FOR_POOL or cores == 1:
+        for page, argument in zip(pages, arguments, strict=True):
+            yield page, digest_runs([argument])[0]
         return
-    with ProcessPoolExecutor(cores, get_context("spawn")) as processes:  # a fork would copy threads' locks
-        shares = [slice(start, start + PAGES_PER_JOB) for start in range(0, len(todo), PAGES_PER_JOB)]
-        asked = {processes.submit(digest_runs, todo[share]): share for share in shares}
-        names_ = list(jobs)
+    # A forked process would copy locks that threads hold.
+    with ProcessPoolExecutor(cores, get_context("spawn")) as pool:
+        chunks = [slice(start, start + PAGES_PER_JOB) for start in range(0, len(arguments), PAGES_PER_JOB)]
+        futures = {pool.submit(digest_runs, arguments[chunk]): chunk for chunk in chunks}
         try:
-            for done in as_completed(asked):
-                yield from zip(names_[asked[done]], done.result(), strict=True)
+            for future in as_completed(futures):
+                yield from zip(pages[futures[future]], future.result(), strict=True)
         except BaseException:
-            processes.shutdown(cancel_futures=True)
+            pool.shutdown(cancel_futures=True)
             raise

@@ -1,4 +1,4 @@
-"""Tables as files: csv and json of each, and those of the paper's layout as markdown and LaTeX as well."""
+"""Tables as files: CSV and JSON for all, Markdown and LaTeX for those in the layout of the paper."""
 
 import csv
 import io
@@ -18,56 +18,56 @@ LATEX_ESCAPES = str.maketrans(
 
 @dataclass(frozen=True)
 class DataTable:
-    """Rows of plain values, for programs."""
+    """Rows of plain values for other programs."""
 
     name: str
     title: str
     rows: Sequence[TableRow]
 
     def files(self, about: str) -> dict[str, bytes]:
-        """Names and contents; `about` says what all figures rest on."""
+        """File names and contents; `about` says what the numbers are based on."""
         return {f"{self.name}.csv": self._to_csv(), f"{self.name}.json": self._to_json(about)}
 
     def _to_csv(self) -> bytes:
         target = io.StringIO()
-        heads = list(dict.fromkeys(key for row in self.rows for key in row))
-        writer = csv.DictWriter(target, heads, lineterminator="\n")
+        headers = list(dict.fromkeys(key for row in self.rows for key in row))
+        writer = csv.DictWriter(target, headers, lineterminator="\n")
         writer.writeheader()
         writer.writerows(self.rows)
         return target.getvalue().encode(errors="backslashreplace")
 
     def _to_json(self, about: str) -> bytes:
-        told: dict[str, Any] = {"title": self.title, "about": about, "rows": list(self.rows)}
-        return (json.dumps(told, indent=1) + "\n").encode()
+        content: dict[str, Any] = {"title": self.title, "about": about, "rows": list(self.rows)}
+        return (json.dumps(content, indent=1) + "\n").encode()
 
 
-def to_markdown(heads: Sequence[str], rows: Sequence[Sequence[str]], about: str) -> bytes:
-    """A table as GitHub reads it, its first column text."""
-    lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
-    text = "\n".join(
-        "| " + " | ".join(_to_visible_line(cell).replace("|", "\\|") for cell in line) + " |"
-        for line in lines
-    )
-    return f"{text}\n\n{_to_visible_line(about)}\n".encode()
+def to_markdown(headers: Sequence[str], rows: Sequence[Sequence[str]], about: str) -> bytes:
+    """A GitHub Markdown table; the first column is left-aligned, the others right-aligned."""
+    alignments = ["---", *["---:"] * (len(headers) - 1)]
+    lines = [
+        "| " + " | ".join(_to_visible_line(cell).replace("|", "\\|") for cell in cells) + " |"
+        for cells in (headers, alignments, *rows)
+    ]
+    return "\n".join([*lines, "", _to_visible_line(about), ""]).encode()
 
 
 def to_latex(
-    groups: Sequence[tuple[str, int]], heads: Sequence[str], rows: Sequence[Sequence[str]], about: str
+    groups: Sequence[tuple[str, int]], headers: Sequence[str], rows: Sequence[Sequence[str]], about: str
 ) -> bytes:
-    """A table for a paper that uses booktabs; groups of columns have a heading, the last row is set apart."""
-    over, rules, column = [""], [], 2
+    """A booktabs table; `groups` are headings over several columns, and the last row follows a rule."""
+    group_cells, rules, column = [""], [], 2
     for name, count in groups:
-        over.append(f"\\multicolumn{{{count}}}{{c}}{{{escape_latex(name)}}}")
+        group_cells.append(f"\\multicolumn{{{count}}}{{c}}{{{escape_latex(name)}}}")
         rules.append(f"\\cmidrule(lr){{{column}-{column + count - 1}}}")
         column += count
     body = [" & ".join(map(escape_latex, row)) + r" \\" for row in rows]
     lines = [
         f"% {_to_visible_line(about)}",
-        r"\begin{tabular}{l" + "r" * (len(heads) - 1) + "}",
+        r"\begin{tabular}{l" + "r" * (len(headers) - 1) + "}",
         r"\toprule",
-        " & ".join(over) + r" \\",
+        " & ".join(group_cells) + r" \\",
         *rules,
-        " & ".join(map(escape_latex, heads)) + r" \\",
+        " & ".join(map(escape_latex, headers)) + r" \\",
         r"\midrule",
         *body[:-1],
         r"\midrule",
@@ -79,10 +79,10 @@ def to_latex(
 
 
 def escape_latex(text: str) -> str:
-    """Text that LaTeX prints as it is."""
+    """Escape text so that LaTeX prints it literally."""
     return _to_visible_line(text).translate(LATEX_ESCAPES).replace("–", "--").replace("−", "$-$")
 
 
 def _to_visible_line(text: str) -> str:
-    """On one line, whatever it holds."""
+    """Text on one line, with invisible characters made visible."""
     return " ".join(reveal_invisible_chars(text).split())

@@ -1,1 +1,1 @@
-"""One run as a page, and the server that follows runs that still go on."""
+"""The page of one run, and the server that follows runs in progress."""

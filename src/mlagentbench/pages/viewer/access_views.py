@@ -1,4 +1,4 @@
-"""What a step opened and which sockets it tried, as far as it is worth a look: most of it is Python's own business."""
+"""The file and socket accesses of a step; routine accesses, such as Python's own, are only counted."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -8,30 +8,31 @@ from mlagentbench.pages.viewer.excerpts import Excerpt, make_excerpt, rendered_s
 from mlagentbench.sandbox.access_log.expected_paths import PRIVATE_PATHS, expected_prefix
 from mlagentbench.sandbox.access_log.records import Access, unexpected_accesses
 
-MAX_ACCESS_BYTES = 200_000  # bytes of folded lists in a page
-MAX_UNFOLDED_ACCESSES = 6  # that stand unfolded in a step
-MAX_PATH_CHARS = 160  # characters of a path that stands unfolded
-LINE_BREAK_SYMBOLS = str.maketrans({"\n": "␊", "\r": "␍", "\t": "␉"})  # else a path could pretend to be two
+MAX_ACCESS_BYTES = 200_000  # of all collapsed access lists in a page
+MAX_EXPANDED_ACCESSES = 6  # unexpected accesses of one step that are always visible
+MAX_PATH_CHARS = 160  # of a path that is always visible
+# Without this, a path with a line break could look like two paths.
+LINE_BREAK_SYMBOLS = str.maketrans({"\n": "␊", "\r": "␍", "\t": "␉"})
 
 
-class OutsideAccess(NamedTuple):
-    """A file or a socket that an honest command has no reason for."""
+class UnexpectedAccessView(NamedTuple):
+    """A file or socket that a well-behaved command has no reason to use."""
 
     operation: str
     path: str
-    denied: bool
+    refused: bool
 
 
 class StepAccessView(NamedTuple):
-    """What one step tried: outside its own files, and the rest of it in a line, folded."""
+    """The unexpected accesses of one step, and a summary and a list of all others."""
 
-    outside: tuple[OutsideAccess, ...]
+    unexpected: tuple[UnexpectedAccessView, ...]
     summary: str
     rest: Excerpt
 
 
-class OutsideAccessCounts(NamedTuple):
-    """What all steps tried outside their own files."""
+class UnexpectedAccessCounts(NamedTuple):
+    """Unexpected accesses of a whole run, and the steps that attempted them."""
 
     attempted: int
     allowed: int
@@ -39,76 +40,76 @@ class OutsideAccessCounts(NamedTuple):
 
 
 class _ClassifiedAccesses(NamedTuple):
-    outside: Sequence[Access]
+    unexpected: Sequence[Access]
     rest: str
     summary: str
 
 
-def count_outside_accesses(run: Run) -> OutsideAccessCounts:
-    """How much the run has tried that is foreign to it, and where."""
-    found = {
-        number: strays for number, tried in run.accesses.items() if (strays := unexpected_accesses(tried))
+def count_unexpected_accesses(run: Run) -> UnexpectedAccessCounts:
+    """Count the unexpected accesses of all steps."""
+    by_step = {
+        number: unexpected
+        for number, accesses in run.accesses.items()
+        if (unexpected := unexpected_accesses(accesses))
     }
-    every = [each for strays in found.values() for each in strays]
-    return OutsideAccessCounts(len(every), sum(not each.always_refused for each in every), tuple(found))
+    allowed = sum(not access.always_refused for accesses in by_step.values() for access in accesses)
+    return UnexpectedAccessCounts(sum(map(len, by_step.values())), allowed, tuple(by_step))
 
 
 def view_accesses(run: Run, after: int, budget: float) -> dict[int, StepAccessView]:
-    """The accesses of each step after one that has any, within a budget of bytes for all of them."""
-    found = {number: _classify(tried) for number, tried in run.accesses.items() if number > after}
-    cap = size_cap((rendered_size(each.rest) for each in found.values()), budget)
+    """The accesses of every later step than `after` that has any, within a budget of bytes for all of them."""
+    by_step = {number: _classify(accesses) for number, accesses in run.accesses.items() if number > after}
+    cap = size_cap((rendered_size(step.rest) for step in by_step.values()), budget)
     return {
-        number: StepAccessView(_view_outside(each.outside), each.summary, make_excerpt(each.rest, cap))
-        for number, each in found.items()
+        number: StepAccessView(_view_unexpected(step.unexpected), step.summary, make_excerpt(step.rest, cap))
+        for number, step in by_step.items()
     }
 
 
-def _classify(tried: Sequence[Access]) -> _ClassifiedAccesses:
-    strays = sorted(
-        unexpected_accesses(tried), key=lambda each: each.always_refused
-    )  # what went through comes first
-    odd = set(strays)
-    ordinary = [each for each in tried if each not in odd]
-    sockets = [each for each in ordinary if not each.path.startswith("/")]
-    own = [each for each in ordinary if expected_prefix(each.path) in PRIVATE_PATHS]
-    system = len({each.path for each in ordinary}) - len({each.path for each in (*sockets, *own)})
+def _classify(accesses: Sequence[Access]) -> _ClassifiedAccesses:
+    # Successful accesses come first.
+    unexpected = sorted(unexpected_accesses(accesses), key=lambda access: access.always_refused)
+    unexpected_set = set(unexpected)
+    expected = [access for access in accesses if access not in unexpected_set]
+    sockets = [access for access in expected if not access.path.startswith("/")]
+    private = [access for access in expected if expected_prefix(access.path) in PRIVATE_PATHS]
+    system = len({access.path for access in expected}) - len({access.path for access in (*sockets, *private)})
+    collapsed = unexpected[MAX_EXPANDED_ACCESSES:]
     rest = "".join(
-        f"{each.summary}  {_to_single_line(each.path)}\n"
-        for each in (*strays[MAX_UNFOLDED_ACCESSES:], *sockets, *own)
+        f"{access.summary}  {_escape_line_breaks(access.path)}\n"
+        for access in (*collapsed, *sockets, *private)
     )
-    return _ClassifiedAccesses(
-        strays[:MAX_UNFOLDED_ACCESSES],
-        rest,
-        ", ".join(_count_phrases(strays[MAX_UNFOLDED_ACCESSES:], sockets, own, system)),
-    )
+    summary = ", ".join(_count_phrases(collapsed, sockets, private, system))
+    return _ClassifiedAccesses(unexpected[:MAX_EXPANDED_ACCESSES], rest, summary)
 
 
 def _count_phrases(
-    more: Sequence[Access], sockets: Sequence[Access], own: Sequence[Access], system: int
+    collapsed: Sequence[Access], sockets: Sequence[Access], private: Sequence[Access], system: int
 ) -> Iterator[str]:
-    if more:
-        yield f"{len(more):,} more outside its own files"
+    if collapsed:
+        yield f"{len(collapsed):,} more unexpected"
     if sockets:
-        yield f"{len(sockets):,} {'sockets' if len(sockets) > 1 else 'socket'} of its own"
-    files = len({each.path for each in own})
-    yield f"{files:,} of its own files"
-    yield f"{system:,} of the system and the runtime"
+        yield f"{len(sockets):,} local {'sockets' if len(sockets) > 1 else 'socket'}"
+    files = len({access.path for access in private})
+    yield f"{files:,} of the agent's own files"
+    yield f"{system:,} files of the system and the runtime"
 
 
-def _view_outside(strays: Sequence[Access]) -> tuple[OutsideAccess, ...]:
+def _view_unexpected(accesses: Sequence[Access]) -> tuple[UnexpectedAccessView, ...]:
     return tuple(
-        OutsideAccess(each.summary, _shorten_path(_to_single_line(each.path)), each.always_refused)
-        for each in strays
+        UnexpectedAccessView(
+            access.summary, _shorten_path(_escape_line_breaks(access.path)), access.always_refused
+        )
+        for access in accesses
     )
 
 
-def _to_single_line(path: str) -> str:
+def _escape_line_breaks(path: str) -> str:
     return path.translate(LINE_BREAK_SYMBOLS)
 
 
 def _shorten_path(path: str) -> str:
-    return (
-        path
-        if len(path) <= MAX_PATH_CHARS
-        else f"{path[: MAX_PATH_CHARS // 2]} … {path[-MAX_PATH_CHARS // 2 :]}"
-    )
+    if len(path) <= MAX_PATH_CHARS:
+        return path
+    half = MAX_PATH_CHARS // 2
+    return f"{path[:half]} … {path[-half:]}"

@@ -1,4 +1,4 @@
-"""Long texts cut so that a page stays small, each telling how much of it is not shown."""
+"""Excerpts of long texts, so that a page stays small; each says how many characters are omitted."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -7,13 +7,13 @@ from markupsafe import escape
 
 from mlagentbench.pages.layout.invisible_chars import reveal_invisible_chars
 
-MAX_TEXT_BYTES = 40_000  # bytes of one text, also where there is room
-MIN_TEXT_BYTES = 120  # below, a cut leaves nothing to read
-HEAD_FRACTION = 0.6  # of what is kept comes from the beginning
+MAX_TEXT_BYTES = 40_000  # of one text, even if the budget allows more
+MIN_TEXT_BYTES = 120  # a shorter excerpt would not be readable
+HEAD_FRACTION = 0.6  # of an excerpt, the rest is the end of the text
 
 
 class Excerpt(NamedTuple):
-    """A text without its middle; with nothing left out, the tail is empty."""
+    """The beginning and the end of a text; a complete text has an empty tail."""
 
     head: str
     omitted_chars: int = 0
@@ -24,32 +24,33 @@ class Excerpt(NamedTuple):
 
 
 def rendered_size(text: str) -> int:
-    """Bytes of the text in a page, as far as they matter."""
+    """The size of a text in the page in bytes; only up to MAX_TEXT_BYTES characters are measured."""
     return len(escape(reveal_invisible_chars(_drop_middle(text, MAX_TEXT_BYTES))).encode())
 
 
-def make_excerpt(text: str, cap: float) -> Excerpt:
-    """The text, or its beginning and its end, in at most `cap` bytes of a page."""
-    length = len(text) if len(text) <= cap else int(cap)
-    while (heavy := rendered_size(_drop_middle(text, length))) > cap:
-        length = int(length * min(cap / heavy, 0.9))
+def make_excerpt(text: str, max_bytes: float) -> Excerpt:
+    """Return the text, or its beginning and end, in at most `max_bytes` of the page."""
+    length = len(text) if len(text) <= max_bytes else int(max_bytes)
+    while (size := rendered_size(_drop_middle(text, length))) > max_bytes:
+        length = int(length * min(max_bytes / size, 0.9))
     if length == len(text):
         return Excerpt(text)
-    size = int(length * HEAD_FRACTION)
-    head, tail = text[:size], text[len(text) - (length - size) :]
-    head = head[: head.rfind("\n", size // 2) + 1] or head  # whole lines, unless they are very long
+    head_length = int(length * HEAD_FRACTION)
+    head, tail = text[:head_length], text[len(text) - (length - head_length) :]
+    # Keep whole lines, unless they are very long.
+    head = head[: head.rfind("\n", head_length // 2) + 1] or head
     tail = tail[tail.find("\n", 0, len(tail) // 2) + 1 :]
     return Excerpt(head, len(text) - len(head) - len(tail), tail)
 
 
-def size_cap(weights: Iterable[int], budget: float) -> float:
-    """The one cap under which texts of these weights come to no more than the budget; small ones stay whole."""
-    ordered = sorted(weights)
-    for place, heavy in enumerate(ordered):
-        share = budget / (len(ordered) - place)
-        if heavy > share:
+def size_cap(sizes: Iterable[int], budget: float) -> float:
+    """The maximum size per text such that all texts fit the budget together; short texts stay complete."""
+    ordered = sorted(sizes)
+    for index, size in enumerate(ordered):
+        share = budget / (len(ordered) - index)
+        if size > share:
             return max(share, MIN_TEXT_BYTES)
-        budget -= heavy
+        budget -= size
     return MAX_TEXT_BYTES
 
 

@@ -1,67 +1,74 @@
 "use strict";
-// Moving through the steps: keys, links, the mark in the timeline.
+// Navigation between steps: keyboard shortcuts, links, and the current step in the timeline.
 const viewer = (() => {
-  const steps = document.getElementById("steps");
+  const TOP_OFFSET_PX = 140; // below the sticky timeline
+  const STATUS_DURATION_MS = 2000;
+  const container = document.getElementById("steps");
   const help = document.getElementById("help");
-  const said = document.getElementById("said");
-  const all = () => steps.children;
+  const status = document.getElementById("status");
+  const steps = () => container.children;
   let current = null;
-  let moving = false; // scrolled by us: the mark stays where it was put
+  let scrolledByScript = false; // then scrolling does not change the current step
 
-  const mark = (step) => {
+  const setCurrent = (step) => {
     if (step === current) return;
     current?.classList.remove("current");
     document.querySelector("#timeline a.current")?.classList.remove("current");
     current = step;
     if (!step) return;
     step.classList.add("current");
-    remark();
+    markTimeline();
   };
-  // Also after the timeline was replaced.
-  const remark = () => {
+  // Also called after the timeline was replaced.
+  const markTimeline = () => {
     if (current) document.querySelector(`#timeline a[href="#${current.id}"]`)?.classList.add("current");
   };
-  const go = (step) => {
+  const goTo = (step) => {
     if (!step) return;
-    moving = true;
-    mark(step);
+    scrolledByScript = true;
+    setCurrent(step);
     history.replaceState(null, "", `#${step.id}`);
     step.scrollIntoView({ block: "start" });
     step.focus({ preventScroll: true });
   };
-  const place = () => (current ? [...all()].indexOf(current) : -1);
-  const by = (count) => go(all()[Math.min(Math.max(place() + count, 0), all().length - 1)]);
-  const notable = (step) => step.classList.contains("failed") || step.querySelector(":scope > .finding");
-  const nextNotable = (way) => {
-    for (let i = place() + way; i >= 0 && i < all().length; i += way) if (notable(all()[i])) return go(all()[i]);
-    say(way > 0 ? "nothing further down failed or was found" : "nothing further up failed or was found");
+  const index = () => (current ? [...steps()].indexOf(current) : -1);
+  const move = (count) => goTo(steps()[Math.min(Math.max(index() + count, 0), steps().length - 1)]);
+  const isNotable = (step) => step.classList.contains("failed") || step.querySelector(":scope > .finding");
+  const goToNotable = (direction) => {
+    for (let i = index() + direction; i >= 0 && i < steps().length; i += direction) {
+      if (isNotable(steps()[i])) { goTo(steps()[i]); return; }
+    }
+    showStatus(`No ${direction > 0 ? "later" : "earlier"} step failed or has a finding.`);
   };
-  const fold = () => {
-    const folded = [...(current?.querySelectorAll("details") ?? [])];
-    const open = folded.some((each) => !each.open);
-    for (const each of folded) each.open = open;
+  const toggleDetails = () => {
+    const details = [...(current?.querySelectorAll("details") ?? [])];
+    const open = details.some((element) => !element.open);
+    for (const element of details) element.open = open;
   };
-  let hush = 0;
-  const say = (words) => {
-    said.textContent = words;
-    clearTimeout(hush);
-    hush = setTimeout(() => { said.textContent = ""; }, 2000);
+  let statusTimer = 0;
+  const showStatus = (text) => {
+    status.textContent = text;
+    clearTimeout(statusTimer);
+    statusTimer = setTimeout(() => { status.textContent = ""; }, STATUS_DURATION_MS);
   };
-  const copy = async (step) => {
+  const copyLink = async (step) => {
     if (!step) return;
     const link = new URL(`#${step.id}`, location.href).href;
-    try { await navigator.clipboard.writeText(link); say(`link to step ${step.id.slice(5)} copied`); } catch { say(link); }
+    try {
+      await navigator.clipboard.writeText(link);
+      showStatus(`Link to step ${step.id.slice(5)} copied.`);
+    } catch { showStatus(link); }
   };
-  const fromAddress = () => {
+  const goToHash = () => {
     const step = /^#step-\d+$/.test(location.hash) && document.getElementById(location.hash.slice(1));
-    if (step) go(step);
+    if (step) goTo(step);
   };
 
   const keys = {
-    j: () => by(1), ArrowRight: () => by(1), k: () => by(-1), ArrowLeft: () => by(-1),
-    g: () => go(all()[0]), G: () => go(all()[all().length - 1]),
-    f: () => nextNotable(1), F: () => nextNotable(-1),
-    o: fold, y: () => copy(current), "?": () => help.showModal(),
+    j: () => move(1), ArrowRight: () => move(1), k: () => move(-1), ArrowLeft: () => move(-1),
+    g: () => goTo(steps()[0]), G: () => goTo(steps()[steps().length - 1]),
+    f: () => goToNotable(1), F: () => goToNotable(-1),
+    o: toggleDetails, y: () => copyLink(current), "?": () => help.showModal(),
   };
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || help.open) return;
@@ -75,25 +82,27 @@ const viewer = (() => {
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
     const step = document.getElementById(link.getAttribute("href").slice(1));
-    go(step);
-    if (link.classList.contains("number")) copy(step);
+    goTo(step);
+    if (link.classList.contains("number")) copyLink(step);
   });
   document.getElementById("keys").addEventListener("click", () => help.showModal());
-  addEventListener("hashchange", fromAddress);
-  for (const sign of ["wheel", "touchmove", "pointerdown"]) addEventListener(sign, () => { moving = false; }, { passive: true });
+  addEventListener("hashchange", goToHash);
+  for (const name of ["wheel", "touchmove", "pointerdown"]) {
+    addEventListener(name, () => { scrolledByScript = false; }, { passive: true });
+  }
 
   // While the reader scrolls, the step at the top is the current one.
-  let waiting = false;
+  let frameRequested = false;
   addEventListener("scroll", () => {
-    if (waiting || moving) return;
-    waiting = true;
+    if (frameRequested || scrolledByScript) return;
+    frameRequested = true;
     requestAnimationFrame(() => {
-      waiting = false;
-      const found = document.elementFromPoint(innerWidth / 2, 140)?.closest("#steps > .step");
-      if (found) mark(found);
+      frameRequested = false;
+      const step = document.elementFromPoint(innerWidth / 2, TOP_OFFSET_PX)?.closest("#steps > .step");
+      if (step) setCurrent(step);
     });
   }, { passive: true });
 
-  fromAddress();
-  return { go, mark, remark, say, all, keys };
+  goToHash();
+  return { goTo, markTimeline, showStatus, steps, keys, TOP_OFFSET_PX };
 })();

@@ -1,4 +1,4 @@
-"""What stands above the steps: the verdict in words, the figures behind it, and what they depend on."""
+"""The header of a run page: the verdict, the numbers behind it, and the settings of the run."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -8,24 +8,24 @@ from mlagentbench.formatting import describe_verdict, format_duration, format_pe
 from mlagentbench.grading.verdict import MIN_IMPROVEMENT, SIGNIFICANCE_LEVEL
 from mlagentbench.records import Result
 
-ENDING_PHRASES = {
+ENDING_SENTENCES = {
     "submitted": "the agent submitted",
-    "steps": "the steps were used up",
-    "time": "the time was used up",
-    "tokens": "the tokens were used up",
-    "money": "the money was used up",
+    "steps": "step limit reached",
+    "time": "time limit reached",
+    "tokens": "token limit reached",
+    "money": "cost limit reached",
     "stopped": "the agent stopped without submitting",
-    "crashed": "the agent's own code failed",
-    "fault": "a fault of the benchmark",
+    "crashed": "the agent's own code crashed",
+    "fault": "fault of the benchmark",
 }
 LabeledValues = tuple[tuple[str, str], ...]
-HeadlineFigures = tuple[tuple[str, str, str], ...]  # what, how much, beside what to read it
+HeadlineFigures = tuple[tuple[str, str, str], ...]  # label, value, note
 
 
 class RunHeader(NamedTuple):
-    """All of it, in words."""
+    """The texts of the header."""
 
-    badge_class: str  # good, bad, warn, accent or none
+    badge_class: str  # good, bad, warn, accent or empty
     verdict: str
     explanation: str
     figures: HeadlineFigures
@@ -35,31 +35,37 @@ class RunHeader(NamedTuple):
 
 
 def build_header(run: Run, is_running: bool = False) -> RunHeader:
-    """The head of a run's page."""
-    result = run.result
-    tone, word, sentence = _describe_verdict(result) if result else _describe_unfinished(is_running)
+    """Build the header of a run's page."""
+    badge_class, verdict, explanation = (
+        _explain_verdict(run.result) if run.result else _explain_unfinished(is_running)
+    )
     return RunHeader(
-        tone,
-        word,
-        sentence,
-        tuple(_headline_figures(run)),
-        tuple(_usage(run)),
-        tuple(_settings(run)),
-        _notices(run),
+        badge_class=badge_class,
+        verdict=verdict,
+        explanation=explanation,
+        figures=tuple(_headline_figures(run)),
+        usage=tuple(_usage(run)),
+        settings=tuple(_settings(run)),
+        notices=_notices(run),
     )
 
 
-def _describe_verdict(result: Result) -> tuple[str, str, str]:
-    word, _, sentence = describe_verdict(result).partition(": ")
-    bad = result.ending == "fault" or not result.valid
-    tone = "good" if result.success else "bad" if bad else "warn" if result.baseline is not None else ""
-    return tone, word[:1].upper() + word[1:].lower(), sentence
+def _explain_verdict(result: Result) -> tuple[str, str, str]:
+    verdict, _, explanation = describe_verdict(result).partition(": ")
+    failed = result.ending == "fault" or not result.valid
+    if result.success:
+        badge_class = "good"
+    elif failed:
+        badge_class = "bad"
+    else:
+        badge_class = "warn" if result.baseline is not None else ""
+    return badge_class, verdict[:1].upper() + verdict[1:].lower(), explanation
 
 
-def _describe_unfinished(going: bool) -> tuple[str, str, str]:
-    if going:
-        return "accent", "Still going", "there is no result yet"
-    return "warn", "Unfinished", "it was stopped or killed, and can be resumed; there is no result"
+def _explain_unfinished(is_running: bool) -> tuple[str, str, str]:
+    if is_running:
+        return "accent", "Running", "no result yet"
+    return "warn", "Unfinished", "the run was stopped or killed; it has no result and can be resumed"
 
 
 def _headline_figures(run: Run) -> Iterator[tuple[str, str, str]]:
@@ -67,32 +73,33 @@ def _headline_figures(run: Run) -> Iterator[tuple[str, str, str]]:
     metric = f"{spec.metric}, {spec.better} is better" if spec.metric else f"{spec.better} is better"
     if result:
         yield "Score", format_score(result.score), metric
-    if spec.baseline:
-        known = spec.baseline
-        spread = f"± {format_score(known.sd)} over {known.n} runs"
-        yield "Starter", format_score(known.mean), spread if result else f"{spread}; {metric}"
+    if baseline := spec.baseline:
+        spread = f"± {format_score(baseline.sd)} over {baseline.n} runs"
+        yield "Starter", format_score(baseline.mean), spread if result else f"{spread}; {metric}"
     if result and result.p_value is not None:
-        yield "Improvement", format_percent(result.improvement), f"success needs over {MIN_IMPROVEMENT:.0%}"
+        needed = f"success requires more than {MIN_IMPROVEMENT:.0%}"
+        yield "Improvement", format_percent(result.improvement), needed
+        meaning = "probability of a score this good by chance"
         yield (
             "p-value",
             f"{result.p_value:.2g}",
-            f"chance that the starter does as well; success needs below {SIGNIFICANCE_LEVEL:g}",
+            f"{meaning}; success requires less than {SIGNIFICANCE_LEVEL:g}",
         )
 
 
 def _usage(run: Run) -> Iterator[tuple[str, str]]:
-    limits, result, last = run.spec.limits, run.result, run.steps[-1] if run.steps else None
-    spent = result or last
+    limits, result, last_step = run.spec.limits, run.result, run.steps[-1] if run.steps else None
+    totals = result or last_step
     if result:
-        yield "Ended", ENDING_PHRASES[result.ending]
+        yield "Ended", ENDING_SENTENCES[result.ending]
     yield "Steps", f"{len(run.steps)} of {limits.steps}"
-    seconds = result.seconds if result else last.clock if last else 0.0
+    seconds = result.seconds if result else last_step.clock if last_step else 0.0
     yield "Time", f"{format_duration(seconds)} of {limits.hours:g} h"
-    tokens, dollars = (spent.tokens, spent.dollars) if spent else (0, 0.0)
+    tokens, dollars = (totals.tokens, totals.dollars) if totals else (0, 0.0)
     if tokens or limits.tokens:
         yield "Tokens", f"{tokens:,}" + (f" of {limits.tokens:,}" if limits.tokens else "")
     if dollars or limits.dollars:
-        yield "Dollars", f"${dollars:.4f}" + (f" of ${limits.dollars:g}" if limits.dollars else "")
+        yield "Cost", f"${dollars:.4f}" + (f" of ${limits.dollars:g}" if limits.dollars else "")
 
 
 def _settings(run: Run) -> Iterator[tuple[str, str]]:
@@ -101,19 +108,15 @@ def _settings(run: Run) -> Iterator[tuple[str, str]]:
     yield "Agent", run.agent_label
     yield "Seed", str(spec.seed)
     yield "Started", spec.started
+    gpu, access_log = f", GPU {spec.gpu}" if spec.gpu else "", ", access log" if spec.record_access else ""
+    yield "Sandbox", f"{spec.sandbox}{gpu}{access_log}"
     yield (
-        "Sandbox",
-        spec.sandbox + (f", GPU {spec.gpu}" if spec.gpu else "") + (", access ledger" * spec.record_access),
-    )
-    yield (
-        "Each script",
+        "Limits per script",
         f"{limits.script_minutes:g} min, {limits.memory_gb:g} GB memory, {limits.disk_gb:g} GB disk,"
         f" {limits.processes} processes",
     )
-    yield (
-        "Machine",
-        f"{machine.cpu}, {machine.cores} cores, {machine.memory_gb:g} GB{_gpu_suffix(machine.gpu)}",
-    )
+    machine_gpu = f", {machine.gpu}" if machine.gpu else ""
+    yield "Machine", f"{machine.cpu}, {machine.cores} cores, {machine.memory_gb:g} GB{machine_gpu}"
     yield "Software", f"mlagentbench {spec.version}, Python {machine.python}, {machine.system}"
     for name, value in spec.hashes.model_dump().items():
         yield f"Hash of the {name}", value
@@ -123,17 +126,13 @@ def _settings(run: Run) -> Iterator[tuple[str, str]]:
     yield "Folder", run.name
 
 
-def _gpu_suffix(gpu: str) -> str:
-    return f", {gpu}" if gpu else ""
-
-
 def _notices(run: Run) -> tuple[str, ...]:
     result = run.result
-    found = []
+    notices = []
     if run.spec.sandbox == "none" or (result and result.unsandboxed):
-        found.append("Unsandboxed: nothing kept the agent from the answers.")
+        notices.append("Unsandboxed: nothing prevented the agent from reading the answers.")
     if result:
-        found += [f"Rule broken: {violation}" for violation in result.violations]
+        notices += [f"Rule violation: {violation}" for violation in result.violations]
         if result.note and result.valid and result.ending != "fault":
-            found.append(result.note)
-    return tuple(found)
+            notices.append(result.note)
+    return tuple(notices)

@@ -1,4 +1,4 @@
-"""The runs below a folder as they are now: how each stands, and each to be read again."""
+"""The runs below a folder: their current status, and access to each run."""
 
 import os
 from contextlib import suppress
@@ -14,63 +14,66 @@ from mlagentbench.runner.batch.run_status import RunStatus
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.system.lock import is_locked
 
+# The files that the page of a run depends on.
 RUN_FILES = ("run.json", "trace.jsonl", "model_calls.jsonl", "result.json", "grades.jsonl", "judged.json")
 
 
 class RunRow(NamedTuple):
-    """A run in the list, by its path below the folder."""
+    """A run in the list, with its path relative to the root folder."""
 
     path: str
     status: RunStatus
 
     @property
     def link(self) -> str:
-        """Its page; the name of a folder need not be UTF-8."""
+        """The address of the run's page; a folder name need not be valid UTF-8."""
         return f"/run/{quote(os.fsencode(self.path))}"
 
 
 class RunIndex:
-    """A run, a batch, or a folder of those."""
+    """A run, a batch, or a folder of runs and batches."""
 
     def __init__(self, root: Path) -> None:
         if not root.is_dir():
-            raise UsageError(f"there is no folder {root}")
+            raise UsageError(f"no such folder: {root}")
         self.root = root.resolve()
         self.is_single_run = (root / "run.json").is_file()
-        self._surveys: dict[Path, BatchFollower] = {}
-        self._lock = Lock()  # a survey remembers what it read
+        self._followers: dict[Path, BatchFollower] = {}
+        # A follower caches what it has read, so that only one thread may use it.
+        self._lock = Lock()
         if not self.is_single_run and not self.list_runs():
-            raise UsageError(f"no run lies below {root}")
+            raise UsageError(f"no runs found in {root}")
 
     def list_runs(self) -> list[RunRow]:
-        """Every run as it stands; of a batch also those that have not begun."""
-        found = {place.parent for place in find_run_folders(self.root)}
+        """The status of every run, including the queued runs of a batch."""
+        folders = {run_folder.parent for run_folder in find_run_folders(self.root)}
         if (self.root / "batch.json").is_file():
-            found.add(self.root)
+            folders.add(self.root)
         with self._lock:
-            for shelf in found - self._surveys.keys():
-                self._surveys[shelf] = BatchFollower(shelf)
+            for folder in folders - self._followers.keys():
+                self._followers[folder] = BatchFollower(folder)
             return [
-                RunRow(str((shelf / standing.name).relative_to(self.root)), standing)
-                for shelf in sorted(found)
-                for standing in self._surveys[shelf].refresh().runs
+                RunRow(str((folder / status.name).relative_to(self.root)), status)
+                for folder in sorted(folders)
+                for status in self._followers[folder].refresh().runs
             ]
 
     def load_run(self, path: str) -> tuple[Run, str] | None:
-        """A run by its path in the list, or the only one, read afresh, and its stamp; nothing else can be asked for."""
-        place = self.root if self.is_single_run else self.root / path
-        if place not in find_run_folders(self.root):
+        """Read a run and its version stamp; None for a path that is not in the list."""
+        run_path = self.root if self.is_single_run else self.root / path
+        if run_path not in find_run_folders(self.root):
             return None
-        now = _version_stamp(place)  # before anything is read: what comes later makes another
-        folder = RunFolder(place)
-        return Run(folder, folder.result), now
+        # Computed before anything is read: a later change results in another stamp.
+        stamp = _version_stamp(run_path)
+        folder = RunFolder(run_path)
+        return Run(folder, folder.result), stamp
 
 
-def _version_stamp(place: Path) -> str:
-    """Differs whenever the page of the run would."""
-    told = [int(is_locked(place / "run.lock"))]
+def _version_stamp(run_path: Path) -> str:
+    """A string that changes whenever the page of the run would change."""
+    parts = [int(is_locked(run_path / "run.lock"))]
     for name in RUN_FILES:
         with suppress(OSError):
-            status = (place / name).stat()
-            told += [status.st_size, status.st_mtime_ns]
-    return "-".join(f"{part:x}" for part in told)
+            stat = (run_path / name).stat()
+            parts += [stat.st_size, stat.st_mtime_ns]
+    return "-".join(f"{part:x}" for part in parts)

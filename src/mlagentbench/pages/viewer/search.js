@@ -1,77 +1,83 @@
 "use strict";
-// Search in all steps: matches are marked by ranges, so that nothing in the page changes.
+// Search in all steps. Matches are highlighted by ranges, so that the document itself does not change.
 (() => {
+  const MAX_MATCHES = 5000;
+  const TYPING_DELAY_MS = 120;
   const input = document.querySelector("#search input");
   const output = document.querySelector("#search output");
-  const MOST = 5000;
-  let ranges = [];
-  let here = -1;
+  let matches = [];
+  let current = -1;
   input.hidden = false;
 
-  const show = (name, found) => {
+  const highlight = (name, ranges) => {
     if (!globalThis.Highlight) return;
-    if (found.length) CSS.highlights.set(name, new Highlight(...found));
+    if (ranges.length) CSS.highlights.set(name, new Highlight(...ranges));
     else CSS.highlights.delete(name);
   };
-  const find = (wanted) => {
+  const findMatches = (query) => {
     const found = [];
     const texts = document.createTreeWalker(document.getElementById("steps"), NodeFilter.SHOW_TEXT);
-    while (texts.nextNode() && found.length < MOST) {
-      const text = texts.currentNode.data.toLowerCase();
-      for (let at = text.indexOf(wanted); at >= 0 && found.length < MOST; at = text.indexOf(wanted, at + wanted.length)) {
-        if (at + wanted.length > texts.currentNode.length) break; // a letter whose small form is longer
+    while (texts.nextNode() && found.length < MAX_MATCHES) {
+      const node = texts.currentNode;
+      const text = node.data.toLowerCase();
+      let start = text.indexOf(query);
+      while (start >= 0 && found.length < MAX_MATCHES) {
+        if (start + query.length > node.length) break; // some characters are longer in lower case
         const range = document.createRange();
-        range.setStart(texts.currentNode, at);
-        range.setEnd(texts.currentNode, at + wanted.length);
+        range.setStart(node, start);
+        range.setEnd(node, start + query.length);
         found.push(range);
+        start = text.indexOf(query, start + query.length);
       }
     }
     return found;
   };
-  const count = () => {
+  const showCount = () => {
     if (!input.value) output.textContent = "";
-    else if (!ranges.length) output.textContent = "no match";
-    else output.textContent = `${here + 1} of ${ranges.length}${ranges.length === MOST ? "+" : ""}`;
+    else if (!matches.length) output.textContent = "no matches";
+    else output.textContent = `${current + 1} of ${matches.length}${matches.length === MAX_MATCHES ? "+" : ""}`;
   };
   const reveal = (range) => {
-    const within = range.startContainer.parentElement;
-    for (let each = within.closest("details"); each; each = each.parentElement.closest("details")) each.open = true;
-    viewer.go(within.closest(".step"));
-    const box = within.closest("pre");
-    if (box) box.scrollTop += range.getBoundingClientRect().top - box.getBoundingClientRect().top - box.clientHeight / 2;
-    const top = range.getBoundingClientRect().top;
-    if (top < 140 || top > innerHeight - 60) scrollBy(0, top - innerHeight / 2);
+    const parent = range.startContainer.parentElement;
+    for (let details = parent.closest("details"); details; details = details.parentElement.closest("details")) {
+      details.open = true;
+    }
+    viewer.goTo(parent.closest(".step"));
+    const top = () => range.getBoundingClientRect().top;
+    const pre = parent.closest("pre");
+    if (pre) pre.scrollTop += top() - pre.getBoundingClientRect().top - pre.clientHeight / 2;
+    if (top() < viewer.TOP_OFFSET_PX || top() > innerHeight - 60) scrollBy(0, top() - innerHeight / 2);
   };
-  const to = (next) => {
-    if (!ranges.length) return;
-    here = (next + ranges.length) % ranges.length;
-    show("here", [ranges[here]]);
-    count();
-    reveal(ranges[here]);
+  const goToMatch = (index) => {
+    if (!matches.length) return;
+    current = (index + matches.length) % matches.length;
+    highlight("current-match", [matches[current]]);
+    showCount();
+    reveal(matches[current]);
   };
   const search = () => {
-    const wanted = input.value.toLowerCase();
-    ranges = wanted ? find(wanted) : [];
-    here = -1;
-    show("match", ranges);
-    show("here", []);
-    count();
+    const query = input.value.toLowerCase();
+    matches = query ? findMatches(query) : [];
+    current = -1;
+    highlight("match", matches);
+    highlight("current-match", []);
+    showCount();
   };
-  const end = () => { input.value = ""; search(); input.blur(); };
+  const clear = () => { input.value = ""; search(); input.blur(); };
 
-  let soon = 0;
-  input.addEventListener("input", () => { clearTimeout(soon); soon = setTimeout(search, 120); });
+  let timer = 0;
+  input.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(search, TYPING_DELAY_MS); });
   input.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") end();
+    if (event.key === "Escape") clear();
     if (event.key !== "Enter") return;
     event.preventDefault();
-    clearTimeout(soon);
-    if (here < 0) search(); // what was typed a moment ago
-    to(here + (event.shiftKey ? -1 : 1));
+    clearTimeout(timer);
+    if (current < 0) search(); // the last characters may not have been searched yet
+    goToMatch(current + (event.shiftKey ? -1 : 1));
     input.focus({ preventScroll: true });
   });
   Object.assign(viewer.keys, {
     "/": () => { input.focus(); input.select(); },
-    n: () => to(here + 1), N: () => to(here - 1), Escape: end,
+    n: () => goToMatch(current + 1), N: () => goToMatch(current - 1), Escape: clear,
   });
 })();

@@ -1,4 +1,4 @@
-"""The bar above the steps: as wide as they took, coloured by what they were, with the score over it."""
+"""The timeline above the steps: width by duration, color by kind of step, and the score above it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from mlagentbench.process.findings import Finding
 from mlagentbench.records import Better
 
 TIMELINE_WIDTH = 1000.0
-EVEN_WIDTH_FRACTION = 0.4  # of the width is shared out evenly, so that short steps can be hit
-SCORE_TOP, SCORE_BOTTOM = 3.0, 22.0  # between which the score moves
+EVEN_WIDTH_FRACTION = 0.4  # of the width is divided evenly, so that short steps can be clicked
+SCORE_TOP, SCORE_BOTTOM = 3.0, 22.0  # vertical range of the score
 
 
 @dataclass(frozen=True)
 class TimelineSegment:
-    """One step; the thinking before the deed is its paler part."""
+    """One step; the time before its action started (the agent's thinking) is drawn paler."""
 
     number: int
     x: float
@@ -30,7 +30,7 @@ class TimelineSegment:
 
 @dataclass(frozen=True)
 class Timeline:
-    """All steps, and the score's path as SVG writes it."""
+    """All steps, and the score as an SVG path."""
 
     segments: tuple[TimelineSegment, ...]
     score_path: str
@@ -39,50 +39,53 @@ class Timeline:
 def build_timeline(
     run: Run, kinds: Mapping[int, StepKind], findings: Sequence[Finding], grades: Sequence[StepGrade]
 ) -> Timeline:
-    """The bar of a run."""
+    """Lay out the timeline of a run."""
     steps = run.steps
-    clocks = [0.0, *(step.clock for step in steps)]
-    lengths = [
-        max(step.clock - before, step.seconds, 0.0) for step, before in zip(steps, clocks, strict=False)
+    previous_clocks = [0.0, *(step.clock for step in steps)]
+    durations = [
+        max(step.clock - previous, step.seconds, 0.0)
+        for step, previous in zip(steps, previous_clocks, strict=False)
     ]
-    whole = sum(lengths) or 1.0
-    noted = {number for finding in findings for number in finding.steps}
+    total = sum(durations) or 1.0
+    steps_with_findings = {number for finding in findings for number in finding.steps}
     x, segments = 0.0, []
-    for step, length in zip(steps, lengths, strict=True):
-        width = TIMELINE_WIDTH * (
-            EVEN_WIDTH_FRACTION / len(steps) + (1 - EVEN_WIDTH_FRACTION) * length / whole
-        )
-        thinking = width * (1 - min(step.seconds / length, 1.0)) if length else 0.0
-        kind, title = (
-            kinds[step.number],
-            f"{step.number} · {step.call.action[:MAX_NAME_CHARS]} {short_first_argument(step)}".strip(),
-        )
-        found = step.number in noted
+    for step, duration in zip(steps, durations, strict=True):
+        even, proportional = EVEN_WIDTH_FRACTION / len(steps), (1 - EVEN_WIDTH_FRACTION) * duration / total
+        width = TIMELINE_WIDTH * (even + proportional)
+        title = f"{step.number} · {step.call.action[:MAX_NAME_CHARS]} {short_first_argument(step)}"
         segments.append(
-            TimelineSegment(step.number, x, thinking, width, kind, has_failed(step), found, title)
+            TimelineSegment(
+                number=step.number,
+                x=x,
+                thinking_width=width * (1 - min(step.seconds / duration, 1.0)) if duration else 0.0,
+                width=width,
+                kind=kinds[step.number],
+                failed=has_failed(step),
+                has_finding=step.number in steps_with_findings,
+                title=title.strip(),
+            )
         )
         x += width
-    return Timeline(
-        tuple(segments), _score_path({grade.step: grade for grade in grades}, segments, run.spec.better)
-    )
+    grades_by_step = {grade.step: grade for grade in grades}
+    return Timeline(tuple(segments), _score_path(grades_by_step, segments, run.spec.better))
 
 
 def _score_path(grades: Mapping[int, StepGrade], segments: Sequence[TimelineSegment], better: Better) -> str:
-    """A staircase with the score of each step over its bar; invalid states leave a gap."""
-    graded = [grades.get(segment.number) for segment in segments]
-    known = [grade.score for grade in graded if grade and grade.score is not None]
-    if len(known) < 2:
+    """A staircase of the scores, each above its step; invalid states leave a gap."""
+    step_grades = [grades.get(segment.number) for segment in segments]
+    scores = [grade.score for grade in step_grades if grade and grade.score is not None]
+    if len(scores) < 2:
         return ""
-    low, high = min(known), max(known)
+    low, high = min(scores), max(scores)
     path, drawing = [], False
-    for segment, grade in zip(segments, graded, strict=True):
+    for segment, grade in zip(segments, step_grades, strict=True):
         if grade and grade.score is not None:
             height = (grade.score - low) / (high - low) if high > low else 0.5
             y = SCORE_BOTTOM - (SCORE_BOTTOM - SCORE_TOP) * (height if better == "higher" else 1 - height)
             path.append(f"V{y:.1f}" if drawing else f"M{segment.x:.1f} {y:.1f}")
-        drawing = (
-            grade.score is not None if grade else drawing
-        )  # what was not graded is as the step before left it
+        # A step without a grade left the submission unchanged.
+        if grade:
+            drawing = grade.score is not None
         if drawing:
             path.append(f"H{segment.x + segment.width:.1f}")
     return "".join(path)

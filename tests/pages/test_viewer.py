@@ -1,4 +1,4 @@
-"""The page of a run, in a real browser: what a reader does with it, and what a hostile run cannot."""
+"""The page of a run in a real browser: what readers can do with it, and what a hostile run cannot do."""
 
 import signal
 import subprocess
@@ -17,7 +17,7 @@ from mlagentbench.analysis.runs import read_runs
 from mlagentbench.errors import UsageError
 from mlagentbench.pages.layout.invisible_chars import reveal_invisible_chars
 from mlagentbench.pages.viewer.excerpts import make_excerpt, rendered_size, size_cap
-from mlagentbench.pages.viewer.model_call_views import view_model_calls as asked_of
+from mlagentbench.pages.viewer.model_call_views import view_model_calls
 from mlagentbench.pages.viewer.run_page import write_run_page
 from mlagentbench.pages.viewer.server import ViewerServer
 from mlagentbench.process.findings import Finding
@@ -25,10 +25,10 @@ from mlagentbench.records import AgentSpec, Call, Message, ModelCall, Prompt, Re
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.run import execute_run as run_one
 
-EVIL = "</pre></script><script>window.owned = 1</script><img src=x onerror='window.owned = 2'>"
-HOSTILE = f"""
+HOSTILE_HTML = "</pre></script><script>window.owned = 1</script><img src=x onerror='window.owned = 2'>"
+HOSTILE_SCRIPT = f"""
 import sys
-print({EVIL!r})
+print({HOSTILE_HTML!r})
 print("javascript:window.owned=3  \\u202egnp.exe  \\x1b[31mred\\0")
 print("[link](javascript:alert(1)) <a href='javascript:alert(1)'>here</a>")
 print("x" * 1_000_000)
@@ -37,10 +37,10 @@ sys.exit(3)
 
 
 def research(env):
-    """Looks, writes, runs, fails, runs again, submits; a model is asked before each step."""
+    """Read, write, run, fail and submit; call a model before each step."""
     script = 'import time\n\nprint("validation mean absolute error: 2.5")\nopen("submission.csv", "w")\n'
     calls = [
-        Call(action="List Files", args={"dir_path": "."}, thought="Where am I?\nI look."),
+        Call(action="List Files", args={"dir_path": "."}, thought="Which files are there?\nI list them."),
         Call(
             action="Write File",
             args={"file_name": "train.py", "content": script},
@@ -50,27 +50,28 @@ def research(env):
         Call(action="Read File", args={"file_name": "missing.py"}, thought="Is there a needle?"),
         Call(action="Final Answer", args={"final_answer": "done"}),
     ]
-    said = [Message(role="user", text="Solve it.")]
+    messages = [Message(role="user", text="Solve it.")]
     for call in calls:
-        said.append(Message(role="assistant", text=env.ask(said).text))
+        messages.append(Message(role="assistant", text=env.ask(messages).text))
         env.step(call)
 
 
 def attack(env):
-    env.ask([Message(role="user", text=EVIL)])
-    env.step(Call(action="Write File", args={"file_name": "bad.py", "content": HOSTILE}, thought=EVIL))
+    """Try to run code in the page through every text that a run records."""
+    env.ask([Message(role="user", text=HOSTILE_HTML)])
+    env.step(Call(action="Write File", args={"file_name": "bad.py", "content": HOSTILE_SCRIPT}, thought=HOSTILE_HTML))
     env.step(Call(action="Execute Script", args={"script_name": "bad.py"}))
     args = {
-        EVIL: EVIL,
-        "deep": {"x": [EVIL] * 3},
+        HOSTILE_HTML: HOSTILE_HTML,
+        "deep": {"x": [HOSTILE_HTML] * 3},
         "wide": "y" * 1_000_000,
         "odd": "\x1b[31mred\x1b[0m nul:\0 bell:\a",
     }
-    env.step(Call(action=EVIL, args=args, thought="\u202e\0" * 50))
+    env.step(Call(action=HOSTILE_HTML, args=args, thought="\u202e\0" * 50))
 
 
-def played(setup, path, behaviour, replies):
-    """A whole run whose agent is a function and whose model says its lines."""
+def run_agent(setup, path, behaviour, replies):
+    """Run a whole run whose agent is a function and whose model gives fixed replies."""
 
     class Played(Agent):
         def run(self, env):
@@ -84,50 +85,50 @@ def played(setup, path, behaviour, replies):
 
 
 @pytest.fixture(scope="module")
-def researched(setup, tmp_path_factory):
-    """The page of a run, with findings and grades."""
-    place = tmp_path_factory.mktemp("researched")
-    run = played(setup, place / "run", research, [f"reply {number}" for number in range(5)])
-    found = Finding(
-        kind="guess", title="file guessed", sentence="It asked for a file that never was.", steps=(4,)
+def research_page(setup, tmp_path_factory):
+    """The page of a run with findings and grades."""
+    folder = tmp_path_factory.mktemp("research")
+    run = run_agent(setup, folder / "run", research, [f"reply {number}" for number in range(5)])
+    finding = Finding(
+        kind="guess", title="file guessed", sentence="The agent guessed a file name.", steps=(4,)
     )
     grades = [StepGrade(step=number, score=6.0 - number, key="k") for number in (1, 2, 3)]
     grades.append(StepGrade(step=4, invalid="no rows", key="k"))
-    write_run_page(run, place / "run.html", "index.html", [found], grades)
-    return (place / "run.html").as_uri()
+    write_run_page(run, folder / "run.html", "index.html", [finding], grades)
+    return (folder / "run.html").as_uri()
 
 
 @pytest.fixture(scope="module")
-def attacked(setup, tmp_path_factory):
-    """The page of a run that tries to run in it."""
-    place = tmp_path_factory.mktemp("attacked")
-    write_run_page(played(setup, place / "run", attack, [EVIL]), place / "run.html")
-    return (place / "run.html").as_uri()
+def attack_page(setup, tmp_path_factory):
+    """The page of a run that tries to execute code in it."""
+    folder = tmp_path_factory.mktemp("attack")
+    write_run_page(run_agent(setup, folder / "run", attack, [HOSTILE_HTML]), folder / "run.html")
+    return (folder / "run.html").as_uri()
 
 
 @pytest.fixture
 def serve():
-    """Servers on free ports, ended with the test."""
+    """Start servers on free ports; they stop at the end of the test."""
     servers = []
 
-    def begin(folder):
+    def start(folder):
         server = ViewerServer(folder)
         servers.append(server)
         Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         return server
 
-    yield begin
+    yield start
     for server in servers:
         server.shutdown()
         server.server_close()
 
 
-def current(page):
+def current_step(page):
     return page.evaluate("document.querySelector('.step.current')?.id")
 
 
-def test_a_page_tells_the_run_its_verdict_and_every_step(researched, visit):
-    page = visit(researched)
+def test_a_page_shows_the_settings_the_verdict_and_every_step(research_page, visit):
+    page = visit(research_page)
     head = page.locator("#head")
     for words in (
         "toy",
@@ -139,7 +140,7 @@ def test_a_page_tells_the_run_its_verdict_and_every_step(researched, visit):
         "5 of 20",
     ):
         expect(head).to_contain_text(words)
-    head.locator("#setting summary").click()
+    head.locator("#settings summary").click()
     expect(head).to_contain_text("Hash of the grader")
     step = page.locator("#step-2")
     for words in (
@@ -152,20 +153,20 @@ def test_a_page_tells_the_run_its_verdict_and_every_step(researched, visit):
         expect(step).to_contain_text(words)
     step.get_by_text("train.py · +").click()
     expect(step.locator(".diff ins").first).to_contain_text("import time")
-    step.get_by_text("1 question to").click()
-    expect(step.locator(".asked")).to_contain_text("reply 1")
-    expect(step.locator(".asked")).to_contain_text("1 message as in the question before")
+    step.get_by_text("1 call to").click()
+    expect(step.locator(".model-call")).to_contain_text("reply 1")
+    expect(step.locator(".model-call")).to_contain_text("1 message repeated from the previous call")
     expect(page.locator("#step-4 .badge.bad")).to_have_text("failed")
-    expect(page.locator("#step-4")).to_contain_text("It asked for a file that never was.")
+    expect(page.locator("#step-4")).to_contain_text("The agent guessed a file name.")
     expect(page.locator("#step-4")).to_contain_text("no rows")
     expect(page.locator("#timeline a")).to_have_count(5)
-    expect(page.locator("#timeline .found")).to_have_count(1)
+    expect(page.locator("#timeline .finding-mark")).to_have_count(1)
     assert page.locator("#timeline path.score").get_attribute("d").count("V") == 2
 
 
-def test_keys_move_through_the_steps_and_the_address_follows(researched, visit):
-    page = visit(researched)
-    for key, wanted in [
+def test_keys_move_between_steps_and_update_the_address(research_page, visit):
+    page = visit(research_page)
+    for key, expected in [
         ("j", 1),
         ("j", 2),
         ("ArrowRight", 3),
@@ -176,8 +177,8 @@ def test_keys_move_through_the_steps_and_the_address_follows(researched, visit):
         ("f", 4),
     ]:
         page.keyboard.press(key)
-        assert current(page) == f"step-{wanted}", key
-        assert page.url.endswith(f"#step-{wanted}")
+        assert current_step(page) == f"step-{expected}", key
+        assert page.url.endswith(f"#step-{expected}")
     expect(page.locator("#timeline a.current")).to_have_attribute("href", "#step-4")
     page.keyboard.press("o")
     assert page.locator("#step-4 details").first.get_attribute("open") is not None
@@ -187,67 +188,67 @@ def test_keys_move_through_the_steps_and_the_address_follows(researched, visit):
     expect(page.locator("#help")).to_be_hidden()
 
 
-def test_a_link_opens_its_step_and_the_timeline_jumps(researched, visit):
-    page = visit(f"{researched}#step-3")
-    assert current(page) == "step-3"
+def test_a_link_and_the_timeline_go_to_their_step(research_page, visit):
+    page = visit(f"{research_page}#step-3")
+    assert current_step(page) == "step-3"
     page.locator("#timeline a[href='#step-5'] rect").last.click()
-    assert current(page) == "step-5"
+    assert current_step(page) == "step-5"
     expect(page.locator("#step-5")).to_be_in_viewport()
     page.locator(".findings a").click()
-    assert current(page) == "step-4"
+    assert current_step(page) == "step-4"
 
 
-def test_the_link_of_a_step_is_copied(researched, visit):
-    page = visit(researched, permissions=["clipboard-read", "clipboard-write"])
+def test_a_click_on_the_number_copies_the_link_of_a_step(research_page, visit):
+    page = visit(research_page, permissions=["clipboard-read", "clipboard-write"])
     page.locator("#step-2 .number").click()
-    expect(page.locator("#said")).to_contain_text("copied")
+    expect(page.locator("#status")).to_contain_text("copied")
     assert page.evaluate("navigator.clipboard.readText()").endswith("run.html#step-2")
 
 
-def test_search_counts_matches_goes_from_one_to_the_next_and_unfolds(researched, visit):
-    page = visit(researched)
+def test_search_counts_matches_moves_between_them_and_expands_details(research_page, visit):
+    page = visit(research_page)
     page.keyboard.press("/")
     page.keyboard.type("NEEDLE")
     expect(page.locator("#search output")).to_have_text("0 of 2")
     page.keyboard.press("Enter")
-    assert current(page) == "step-2"
+    assert current_step(page) == "step-2"
     page.keyboard.press("Enter")
     expect(page.locator("#search output")).to_have_text("2 of 2")
-    assert current(page) == "step-4"
+    assert current_step(page) == "step-4"
     page.keyboard.press("Shift+Enter")
-    assert current(page) == "step-2"
+    assert current_step(page) == "step-2"
     page.keyboard.press("Escape")
     expect(page.locator("#search output")).to_be_empty()
     page.keyboard.press("/")
     page.keyboard.type("reply 3")
     page.keyboard.press("Enter")
-    expect(page.locator("#step-4 .asked").get_by_text("reply 3")).to_be_visible()
+    expect(page.locator("#step-4 .model-call").get_by_text("reply 3")).to_be_visible()
 
 
-def test_nothing_that_an_agent_wrote_runs_and_all_of_it_is_shown(attacked, visit):
-    page = visit(attacked)
-    for step in page.locator(".step details").all():
-        step.evaluate("each => { each.open = true; }")
+def test_text_of_an_agent_is_shown_and_never_executed(attack_page, visit):
+    page = visit(attack_page)
+    for details in page.locator(".step details").all():
+        details.evaluate("element => { element.open = true; }")
     assert page.evaluate("window.owned") is None
     assert page.locator("#steps script, #steps img, #steps a:not(.number)").count() == 0
-    seen = page.locator("#steps").inner_text()
+    shown = page.locator("#steps").inner_text()
     for words in (
-        EVIL,
+        HOSTILE_HTML,
         "⟨U+202E⟩gnp.exe",
         "␛[31mred",
         "nul:␀",
         "bell:␇",
         "javascript:window.owned=3",
-        "characters left out",
+        "characters omitted",
     ):
-        assert words in seen
+        assert words in shown
     assert "\u202e" not in page.content()
     assert page.locator("#step-2 .badge.bad").count() == 1
 
 
-def test_a_script_that_found_its_way_in_would_be_refused(researched, browser):
+def test_the_policy_blocks_a_script_that_is_injected_anyway(research_page, browser):
     page = browser.new_page()
-    page.goto(researched)
+    page.goto(research_page)
     page.evaluate(
         """() => {
             const script = document.createElement("script");
@@ -261,50 +262,43 @@ def test_a_script_that_found_its_way_in_would_be_refused(researched, browser):
     page.close()
 
 
-def test_a_phone_shows_everything_without_scrolling_sideways(attacked, visit):
-    page = visit(attacked, width=390, has_touch=True)
-    for each in page.locator("details").all():
-        each.evaluate("each => { each.open = true; }")
+def test_a_phone_shows_everything_without_horizontal_scrolling(attack_page, visit):
+    page = visit(attack_page, width=390, has_touch=True)
+    for details in page.locator("details").all():
+        details.evaluate("element => { element.open = true; }")
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     expect(page.locator("#step-1 pre").first).to_be_visible()
 
 
-def test_without_scripts_the_page_can_be_read(researched, browser):
+def test_the_page_is_readable_without_javascript(research_page, browser):
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
-    page.goto(researched)
+    page.goto(research_page)
     page.locator("#step-2").get_by_text("train.py · +").click()
     expect(page.locator("#step-2 .diff")).to_be_visible()
     expect(page.locator("#search input")).to_be_hidden()
     context.close()
 
 
-PAIRS = [
-    ("ink", "paper"),
-    ("ink", "card"),
-    ("ink", "inset"),
-    ("ink", "good-soft"),
-    ("ink", "bad-soft"),
-    ("ink", "warn-soft"),
-]
-PAIRS += [
-    ("muted", "paper"),
-    ("muted", "card"),
-    ("muted", "inset"),
-    ("accent", "paper"),
-    ("accent", "accent-soft"),
-]
-PAIRS += [
-    ("good", "good-soft"),
-    ("bad", "bad-soft"),
-    ("warn", "warn-soft"),
+# Text and background.
+COLOR_PAIRS = [
+    *(("ink", ground) for ground in ("paper", "card", "inset", "good-soft", "bad-soft", "warn-soft")),
+    *(("muted", ground) for ground in ("paper", "card", "inset")),
+    *(("accent", ground) for ground in ("paper", "accent-soft")),
+    *((name, f"{name}-soft") for name in ("good", "bad", "warn")),
     ("warn", "inset"),
     ("paper", "accent"),
 ]
+RESOLVE_COLOR = """name => {
+    const element = document.createElement('p');
+    document.body.append(element);
+    element.style.color = `var(--${name})`;
+    return getComputedStyle(element).color;
+}"""
 
 
-def luminance(colour):
-    parts = [int(part) / 255 for part in colour.removeprefix("rgb(").rstrip(")").split(",")]
+def luminance(color):
+    parts = [int(part) / 255 for part in color.removeprefix("rgb(").rstrip(")").split(",")]
     red, green, blue = (
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
     )
@@ -312,53 +306,52 @@ def luminance(colour):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_stands_out_from_its_ground(researched, visit, scheme):
-    page = visit(researched, color_scheme=scheme)
-    resolve = "name => { const p = document.createElement('p'); document.body.append(p); p.style.color = `var(--${name})`;"
-    resolve += " return getComputedStyle(p).color; }"
-    for text, ground in PAIRS:
-        dim, bright = sorted(luminance(page.evaluate(resolve, name)) for name in (text, ground))
-        assert (bright + 0.05) / (dim + 0.05) >= 4.5, (text, ground)
+def test_text_has_enough_contrast(research_page, visit, scheme):
+    page = visit(research_page, color_scheme=scheme)
+    for text, background in COLOR_PAIRS:
+        colors = (page.evaluate(RESOLVE_COLOR, name) for name in (text, background))
+        dark, bright = sorted(map(luminance, colors))
+        assert (bright + 0.05) / (dark + 0.05) >= 4.5, (text, background)
 
 
-def test_the_reader_chooses_between_light_and_dark_and_it_is_remembered(researched, visit):
-    page = visit(researched, color_scheme="light")
-    ground = "getComputedStyle(document.body).backgroundColor"
-    light = page.evaluate(ground)
+def test_the_choice_between_light_and_dark_is_stored(research_page, visit):
+    page = visit(research_page, color_scheme="light")
+    background = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(background)
     page.locator("#theme").click()
-    dark = page.evaluate(ground)
+    dark = page.evaluate(background)
     assert luminance(dark) < luminance(light)
     page.reload()
-    assert page.evaluate(ground) == dark
+    assert page.evaluate(background) == dark
 
 
-def test_new_steps_appear_while_the_reader_stays_where_he_is(open_env, do, serve, visit, tmp_path):
+def test_new_steps_appear_without_moving_the_reader(open_env, do, serve, visit, tmp_path):
     env = open_env()
     for number in range(6):
         do(env, "Write File", file_name=f"{number}.py", content="print(1)\n" * 30)
     folder = RunFolder(tmp_path / "run")
     with folder.lock():
         page = visit(serve(tmp_path / "run").address)
-        expect(page.locator("#head")).to_contain_text("Still going")
+        expect(page.locator("#head")).to_contain_text("Running")
         expect(page.locator(".step")).to_have_count(6)
         page.keyboard.press("j")
         page.keyboard.press("j")
-        place = page.locator("#step-2").bounding_box()
+        position = page.locator("#step-2").bounding_box()
         do(env, "List Files", dir_path=".")
-        do(env, "Write File", file_name="late.py", content=EVIL)
+        do(env, "Write File", file_name="late.py", content=HOSTILE_HTML)
         expect(page.locator(".step")).to_have_count(8)
         expect(page.locator("#timeline a")).to_have_count(8)
-        expect(page.locator("#news")).to_have_text("2 new steps ↓")
-        assert current(page) == "step-2"
-        assert page.locator("#step-2").bounding_box() == place
-        page.locator("#news").click()
-        assert current(page) == "step-7"
-        expect(page.locator("#step-8")).to_contain_text(EVIL)
+        expect(page.locator("#new-steps")).to_have_text("2 new steps ↓")
+        assert current_step(page) == "step-2"
+        assert page.locator("#step-2").bounding_box() == position
+        page.locator("#new-steps").click()
+        assert current_step(page) == "step-7"
+        expect(page.locator("#step-8")).to_contain_text(HOSTILE_HTML)
         assert page.evaluate("window.owned") is None
     env.close()
 
 
-def test_a_folder_of_runs_is_a_list_that_leads_to_each(play, serve, visit, tmp_path):
+def test_a_folder_of_runs_is_a_list_with_links(play, serve, visit, tmp_path):
     play(lambda env: None, name="runs/one")
     play(lambda env: env.step(Call(action="List Files", args={"dir_path": "."})), name="runs/deeper/two #%")
     page = visit(serve(tmp_path / "runs").address, width=390)
@@ -372,7 +365,7 @@ def test_a_folder_of_runs_is_a_list_that_leads_to_each(play, serve, visit, tmp_p
     expect(page.locator("tbody tr")).to_have_count(3)
 
 
-def asked(server, path, method="GET", **headers):
+def request(server, path, method="GET", **headers):
     connection = HTTPConnection("127.0.0.1", server.server_port, timeout=10)
     connection.request(method, path, headers=headers)
     reply = connection.getresponse()
@@ -381,11 +374,11 @@ def asked(server, path, method="GET", **headers):
     return reply.status, body
 
 
-def test_the_server_gives_pages_of_runs_to_this_machine_and_nothing_else(play, serve, tmp_path):
+def test_the_server_sends_only_run_pages_and_only_to_this_machine(play, serve, tmp_path):
     play(lambda env: None, name="runs/one")
     (tmp_path / "runs" / "secret.txt").write_text("a secret")
     server = serve(tmp_path / "runs")
-    assert asked(server, "/run/one")[0] == 200
+    assert request(server, "/run/one")[0] == 200
     for path in (
         "/run/",
         "/run/one/run.json",
@@ -395,27 +388,27 @@ def test_the_server_gives_pages_of_runs_to_this_machine_and_nothing_else(play, s
         "/run/%2e%2e",
         "/run/x\0",
     ):
-        assert asked(server, path.replace("\0", "%00"))[0] == 404, path
-    assert asked(server, "/run/one", Host="evil.example")[0] == 403
-    assert asked(server, "/run/one", Host="127.0.0.1.evil.example")[0] == 403
+        assert request(server, path.replace("\0", "%00"))[0] == 404, path
+    assert request(server, "/run/one", Host="evil.example")[0] == 403
+    assert request(server, "/run/one", Host="127.0.0.1.evil.example")[0] == 403
     for method in ("POST", "PUT", "DELETE", "OPTIONS", "HEAD"):
-        assert asked(server, "/run/one", method)[0] == 501
+        assert request(server, "/run/one", method)[0] == 501
     with pytest.raises(UsageError, match="--port 0"):
         ViewerServer(tmp_path / "runs", server.server_port)
 
 
-def test_a_damaged_record_is_told_and_does_not_end_the_server(play, serve, tmp_path):
+def test_a_damaged_record_is_reported_and_does_not_stop_the_server(play, serve, tmp_path):
     play(lambda env: env.step(Call(action="List Files", args={"dir_path": "."})))
     server = serve(tmp_path / "run")
     whole = (tmp_path / "run" / "trace.jsonl").read_text()
     (tmp_path / "run" / "trace.jsonl").write_text("{}\n" + whole)
-    status, body = asked(server, "/")
+    status, body = request(server, "/")
     assert status == 500 and "line 1 is damaged" in body
     (tmp_path / "run" / "trace.jsonl").write_text(whole)
-    assert asked(server, "/")[0] == 200
+    assert request(server, "/")[0] == 200
 
 
-def test_the_command_prints_its_address_and_ends_with_ctrl_c(play, tmp_path):
+def test_the_command_prints_its_address_and_stops_on_ctrl_c(play, tmp_path):
     play(lambda env: None)
     command = [
         sys.executable,
@@ -435,30 +428,30 @@ def test_the_command_prints_its_address_and_ends_with_ctrl_c(play, tmp_path):
         assert process.stderr.read() == ""
 
 
-def test_a_folder_without_runs_is_one_line(cli, tmp_path):
-    for place in (tmp_path, Path("nowhere")):
-        ended = cli("view", place, "--no-browser")
-        assert ended.returncode == 2
-        assert ended.stderr.count("\n") == 1
+def test_a_folder_without_runs_is_a_one_line_error(cli, tmp_path):
+    for folder in (tmp_path, Path("missing")):
+        process = cli("view", folder, "--no-browser")
+        assert process.returncode == 2
+        assert process.stderr.count("\n") == 1
 
 
-def test_a_question_does_not_repeat_what_the_one_before_had():
-    words = [Message(role="user", text=f"message {number}") for number in range(5)]
-    told = {"inside": False, "role": "main", "model": "m", "seconds": 1.0}
+def test_a_model_call_does_not_repeat_the_messages_of_the_previous_call():
+    messages = [Message(role="user", text=f"message {number}") for number in range(5)]
+    fields = {"inside": False, "role": "main", "model": "m", "seconds": 1.0}
     calls = [
         ModelCall(
-            number=1, step=1, prompt=Prompt(messages=tuple(words[:3])), reply=Reply(text="yes"), **told
+            number=1, step=1, prompt=Prompt(messages=tuple(messages[:3])), reply=Reply(text="yes"), **fields
         ),
-        ModelCall(number=2, step=2, prompt=Prompt(messages=tuple(words[1:])), too_long="by far", **told),
+        ModelCall(number=2, step=2, prompt=Prompt(messages=tuple(messages[1:])), too_long="by far", **fields),
     ]
-    first, second = asked_of(calls, 0, 10_000)
-    assert [piece.head for _, piece in first.messages] == ["message 0", "message 1", "message 2"]
+    first, second = view_model_calls(calls, 0, 10_000)
+    assert [excerpt.head for _, excerpt in first.messages] == ["message 0", "message 1", "message 2"]
     assert (second.repeated_messages, second.error) == (2, "by far")
-    assert [piece.head for _, piece in second.messages] == ["message 3", "message 4"]
-    assert asked_of(calls, 1, 10_000) == [second]
+    assert [excerpt.head for _, excerpt in second.messages] == ["message 3", "message 4"]
+    assert view_model_calls(calls, 1, 10_000) == [second]
 
 
-def test_what_cannot_be_seen_is_shown():
+def test_invisible_characters_are_made_visible():
     assert reveal_invisible_chars("a\tb\nc") == "a\tb\nc"
     assert reveal_invisible_chars("\x1b[1m\0\x7f\x85") == "␛[1m␀␡⟨U+0085⟩"
     assert reveal_invisible_chars("10%\r20%\r\n") == "10%␍\n20%\n"
@@ -468,19 +461,19 @@ def test_what_cannot_be_seen_is_shown():
     )
 
 
-def test_a_text_that_is_cut_keeps_both_ends_and_says_how_much_is_gone():
+def test_an_excerpt_keeps_both_ends_and_counts_the_omitted_characters():
     text = "".join(f"line {number}\n" for number in range(1000))
-    piece = make_excerpt(text, 1000)
-    assert text.startswith(piece.head) and text.endswith(piece.tail)
-    assert len(piece.head) + len(piece.tail) + piece.omitted_chars == len(text)
-    assert rendered_size(piece.head + piece.tail) <= 1000
+    excerpt = make_excerpt(text, 1000)
+    assert text.startswith(excerpt.head) and text.endswith(excerpt.tail)
+    assert len(excerpt.head) + len(excerpt.tail) + excerpt.omitted_chars == len(text)
+    assert rendered_size(excerpt.head + excerpt.tail) <= 1000
     assert rendered_size("".join(make_excerpt("<" * 5000, 1000)[::2])) <= 1000
     assert make_excerpt("short", 1000) == ("short", 0, "")
 
 
-def test_only_long_texts_give_way_and_all_together_keep_the_budget():
-    weights = [10, 20, 5000, 9000]
-    cap = size_cap(weights, 4030)
+def test_only_long_texts_are_shortened_and_all_together_fit_the_budget():
+    sizes = [10, 20, 5000, 9000]
+    cap = size_cap(sizes, 4030)
     assert cap == 2000
-    assert sum(min(each, cap) for each in weights) == 4030
+    assert sum(min(size, cap) for size in sizes) == 4030
     assert size_cap([10, 20], 4030) > 9000

@@ -1,0 +1,1 @@
+"""The report site, the trace viewer, and the figures and page layout they share."""
