@@ -1,4 +1,4 @@
-"""The access log in the page of a run and in `show`: short, at its step, and harmless whatever the paths are."""
+"""The access log in the page of a run and in `show`: short, at its step, and harmless for any path."""
 
 import json
 from dataclasses import replace

@@ -59,7 +59,8 @@ def research(env):
 def attack(env):
     """Try to run code in the page through every text that a run records."""
     env.ask([Message(role="user", text=HOSTILE_HTML)])
-    env.step(Call(action="Write File", args={"file_name": "bad.py", "content": HOSTILE_SCRIPT}, thought=HOSTILE_HTML))
+    script = {"file_name": "bad.py", "content": HOSTILE_SCRIPT}
+    env.step(Call(action="Write File", args=script, thought=HOSTILE_HTML))
     env.step(Call(action="Execute Script", args={"script_name": "bad.py"}))
     args = {
         HOSTILE_HTML: HOSTILE_HTML,
@@ -79,7 +80,9 @@ def run_agent(setup, path, behaviour, replies):
 
     agent = Played()
     agent.models = {"main": FakeModel(replies)}
-    folder = RunFolder.create(path, setup.spec(AgentSpec(agent="played"), 0, setup.task.config.limits))
+    folder = RunFolder.create(
+        path, setup.create_run_spec(AgentSpec(agent="played"), 0, setup.task.config.limits)
+    )
     run_one(setup, agent, folder)
     return read_runs([path])[0]
 
@@ -331,7 +334,7 @@ def test_new_steps_appear_without_moving_the_reader(open_env, do, serve, visit, 
         do(env, "Write File", file_name=f"{number}.py", content="print(1)\n" * 30)
     folder = RunFolder(tmp_path / "run")
     with folder.lock():
-        page = visit(serve(tmp_path / "run").address)
+        page = visit(serve(tmp_path / "run").url)
         expect(page.locator("#head")).to_contain_text("Running")
         expect(page.locator(".step")).to_have_count(6)
         page.keyboard.press("j")
@@ -354,7 +357,7 @@ def test_new_steps_appear_without_moving_the_reader(open_env, do, serve, visit, 
 def test_a_folder_of_runs_is_a_list_with_links(play, serve, visit, tmp_path):
     play(lambda env: None, name="runs/one")
     play(lambda env: env.step(Call(action="List Files", args={"dir_path": "."})), name="runs/deeper/two #%")
-    page = visit(serve(tmp_path / "runs").address, width=390)
+    page = visit(serve(tmp_path / "runs").url, width=390)
     expect(page.locator("tbody tr")).to_have_count(2)
     expect(page.locator(".lede")).to_have_text("2 finished")
     assert page.evaluate("document.documentElement.scrollWidth") == 390

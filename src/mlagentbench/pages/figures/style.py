@@ -178,7 +178,7 @@ def _legend_columns(labels: Sequence[str], width: float) -> int:
 
 
 def wrap_name(name: str, width: int = 26) -> str:
-    """Wrap a name to lines of `width` characters, preferably at spaces, colons, slashes, commas and hyphens."""
+    """Wrap a name to lines of `width` characters, preferably at spaces and punctuation."""
     lines = [""]
     for part in re.findall(rf"[^\s:/,-]{{1,{width}}}[\s:/,-]*|[\s:/,-]+", reveal_invisible_chars(name)):
         if lines[-1] and len(lines[-1]) + len(part.rstrip()) > width:

@@ -2,7 +2,7 @@
 
 import re
 
-# Control characters except tab and line feed, bidirectional controls, zero-width characters, tags, surrogates.
+# Control characters except tab and line feed, bidi controls, zero-width characters, tags, surrogates.
 INVISIBLE_CHARS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f\ud800-\udfff]"

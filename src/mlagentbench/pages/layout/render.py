@@ -45,7 +45,10 @@ def render_page(
     csp_rules: Mapping[str, str] = MappingProxyType({}),
     **values: Any,
 ) -> str:
-    """Render a page; `styles` and `scripts` are files below pages/, `csp_rules` extend the content security policy."""
+    """Render a page.
+
+    `styles` and `scripts` are files below pages/; `csp_rules` extend the content security policy.
+    """
     style = Markup("\n".join(read_asset(name) for name in (BASE_STYLE, *styles)))
     theme_script, *page_scripts = (Markup(read_asset(name)) for name in (THEME_SCRIPT, *scripts))
     rules = {

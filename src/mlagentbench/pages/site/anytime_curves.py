@@ -18,7 +18,7 @@ GradedSteps = tuple[GradedStep, ...]  # of one run
 
 @dataclass(frozen=True)
 class AnytimeCurves:
-    """Success by agent, and improvement by task and agent; `graded_runs` counts the runs behind the curves."""
+    """Success by agent, and improvement by task and agent, over `graded_runs` runs."""
 
     graded_runs: int
     by_step: Mapping[str, Curve]

@@ -121,7 +121,7 @@ def _cells_table(summary: Summary) -> DataTable:
 
 
 def _contamination_table(gaps: Sequence[ContaminationGap]) -> DataTable:
-    title = "Improvement on public data and on data from a hidden seed; rows with an empty task are means over tasks"
+    title = "Improvement on public data and on hidden data; rows with an empty task are means over tasks"
     return DataTable("contamination", title, [gap.model_dump(mode="json") for gap in gaps])
 
 

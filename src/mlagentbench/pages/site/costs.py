@@ -19,7 +19,7 @@ COST_AXIS_LABELS = {"seconds": "seconds per run", "tokens": "tokens per run", "d
 def efficiency_points(
     runs: Sequence[Run], summary: Summary, agents: Sequence[str], kind: CostKind
 ) -> list[EfficiencyPoint]:
-    """One point per agent: means over tasks, with bootstrap intervals within tasks. Empty if nothing cost anything."""
+    """One point per agent: means over tasks with bootstrap intervals; empty if all costs are zero."""
     costs: dict[str, dict[str, list[float]]] = {}
     for task, run in zip(label_runs(runs), runs, strict=True):
         if run.result and not run.is_fault:

@@ -12,7 +12,7 @@ from mlagentbench.process.findings import rule_titles
 
 @dataclass(frozen=True)
 class ErrorModes:
-    """Counts by agent and kind, and the number of runs; faults and unfinished runs are not the agent's errors."""
+    """Counts by agent and kind; faults and unfinished runs are not the agent's errors and are excluded."""
 
     titles: Mapping[str, str]  # kind -> title, most frequent first
     counts: Mapping[str, Counter[str]]  # agent -> kind -> runs

@@ -11,7 +11,7 @@ from mlagentbench.process.judgements import read_judgements, rubric_criteria
 
 @dataclass(frozen=True)
 class JudgeScores:
-    """The latest scores (1 to 5) of every judged run by agent and criterion, the judges, and their agreement."""
+    """The latest scores (1 to 5) of all judged runs, the judges, and the agreement between them."""
 
     criteria: tuple[str, ...]
     scores: Mapping[str, Mapping[str, Sequence[int]]]  # agent -> criterion -> one score per run

@@ -1,4 +1,4 @@
-"""What a report is based on, in words: how many runs of which agents, machines and versions, and the caveats."""
+"""What a report is based on, in words: runs, agents, machines, versions, and caveats."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

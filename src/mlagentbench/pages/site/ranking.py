@@ -46,7 +46,7 @@ def collect_outcomes(runs: Sequence[Run]) -> Outcomes:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Rank probabilities by success beyond noise on the tasks that all agents share, and all pairs compared."""
+    """Rank probabilities by success beyond noise on the tasks that all agents share, and all pairs."""
 
     agents: Sequence[str]
     tasks: int

@@ -23,7 +23,7 @@ SOURCE_PACKAGES = ("analysis", "process", "pages")
 
 
 class GradedStep(Record):
-    """A graded step: its time, the improvement over the starter, and whether that is a success beyond noise."""
+    """A graded step: its time, its improvement over the starter, and whether it is a success beyond noise."""
 
     step: int
     seconds: float

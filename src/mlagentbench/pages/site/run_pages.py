@@ -29,7 +29,7 @@ class ReportManifest(Record):
 
 
 def page_names(runs: Sequence[Run]) -> list[str]:
-    """A unique file name for each run: the name of its folder, with the parent folder's name if two are equal."""
+    """A unique file name for each run: its folder name, with the parent folder's name if ambiguous."""
     short = [_safe_file_name(run.name) for run in runs]
     occurrences = Counter(short)
     long = [_safe_file_name(f"{run.folder.path.parent.name}-{run.name}") for run in runs]
@@ -47,7 +47,7 @@ def _safe_file_name(name: str) -> str:
 
 
 def write_run_pages(runs: Sequence[Run], out: Path, progress: ProgressCallback) -> list[RunDigest]:
-    """Write missing and outdated pages, delete pages of runs that are gone, and return the digest of each run."""
+    """Write missing and outdated pages, delete those of removed runs, and return the digest of each run."""
     pages = page_names(runs)
     (out / "runs").mkdir(parents=True, exist_ok=True)
     known = read_manifest(out).pages
@@ -86,7 +86,7 @@ def read_manifest(out: Path) -> ReportManifest:
 
 
 def _digest_all(jobs: dict[str, Path], out: Path) -> Iterator[tuple[str, RunDigest]]:
-    """Digest runs and write their pages, in several processes if there are many; yields them as they finish."""
+    """Digest runs and write their pages, in several processes if there are many; yield as they finish."""
     pages = list(jobs)
     arguments = [(path, _page_path(out, page)) for page, path in jobs.items()]
     cores = len(os.sched_getaffinity(0))

@@ -57,7 +57,7 @@ def count_unexpected_accesses(run: Run) -> UnexpectedAccessCounts:
 
 
 def view_accesses(run: Run, after: int, budget: float) -> dict[int, StepAccessView]:
-    """The accesses of every later step than `after` that has any, within a budget of bytes for all of them."""
+    """The accesses of all steps after `after` that have any, within a budget of bytes."""
     by_step = {number: _classify(accesses) for number, accesses in run.accesses.items() if number > after}
     cap = size_cap((rendered_size(step.rest) for step in by_step.values()), budget)
     return {

@@ -46,7 +46,7 @@ def render_run_page(
     stamp: str = "",
     after: int = 0,
 ) -> str:
-    """Render the page; with a stamp it follows the run, and with `after` it contains only the steps after that one."""
+    """Render the page; with a stamp it follows the run, and it contains only the steps after `after`."""
     is_running = run.result is None and is_locked(run.folder.path / "run.lock")
     baseline = run.spec.baseline
     kinds = classify_steps(run)
