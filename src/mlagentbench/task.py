@@ -54,6 +54,29 @@ class Twin(Record):
         return (*self.ids, *self.words, *self.years, *(column for unit in self.units for column in unit))
 
 
+class GradedFunction(Record):
+    """A function in a module of the submission that the grader calls."""
+
+    module: str = Field(min_length=1)
+    function: str = Field(min_length=1)
+
+
+class RuleViolation(Record):
+    """Code that breaks a rule of the task if a script contains it."""
+
+    script: str = Field(min_length=1)
+    code: str = Field(min_length=1)
+
+
+class Traits(Record):
+    """Properties of a task by which the audit selects attacks; unknown traits are errors."""
+
+    timed_function: GradedFunction | None = None  # the grader times it against the starter's
+    byte_model: GradedFunction | None = None  # the grader asks it for the probabilities of the next byte
+    rule_violation: RuleViolation | None = None  # grade.py checks scripts for broken rules
+    run_length_masks: bool = False  # the second column of the submission is a run-length mask
+
+
 class TaskConfig(Record):
     """The keys of task.toml; unknown keys are errors."""
 
@@ -69,6 +92,7 @@ class TaskConfig(Record):
     grading_minutes: float = Field(gt=0, default=10.0)
     limits: Limits = Limits()
     twin: Twin | None = None
+    traits: Traits = Traits()
     editions: dict[Literal["open", "paper"], Edition]
 
 

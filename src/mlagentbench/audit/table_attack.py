@@ -19,8 +19,8 @@ class TableAttack(Attack):
 
     @classmethod
     def applies_to(cls, task: Task) -> bool:
-        """Whether the task asks for a table."""
-        return task.config.submission.endswith(".csv")
+        """Whether the task asks for a table, and has the trait of the attack."""
+        return task.config.submission.endswith(".csv") and super().applies_to(task)
 
     @abstractmethod
     def build_variants(self, answers: Rows, constant: Rows) -> dict[str, bytes]:

@@ -57,9 +57,8 @@ class Attack(Agent):
     """An agent that cheats or causes damage. The docstring of a subclass says how, in one sentence."""
 
     ranked = False
-    threats: ClassVar[
-        tuple[int, ...]
-    ] = ()  # rows of the threat table in docs/internals/security.md it covers
+    trait: ClassVar[str] = ""  # a task must declare it in task.toml; empty for attacks on every task
+    threats: ClassVar[tuple[int, ...]] = ()  # the rows it covers in docs/internals/security.md
     task_independent: ClassVar[bool] = False  # the same on every task: a quick audit runs it on one task only
     slow: ClassVar[bool] = False  # left out of a quick audit
     runs_alone: ClassVar[bool] = False  # would disturb other attacks, or be disturbed by them
@@ -74,8 +73,8 @@ class Attack(Agent):
 
     @classmethod
     def applies_to(cls, task: Task) -> bool:
-        """Whether the attack can be run against a task."""
-        return True
+        """Whether the attack can be run against a task: by default, if the task has its trait."""
+        return not cls.trait or bool(getattr(task.config.traits, cls.trait))
 
     def describe_gain(self, outcome: AttackOutcome) -> str:
         """Describe what the attack achieved besides a score or a secret; empty if nothing."""

@@ -3,7 +3,6 @@
 from mlagentbench.audit.attacks.base import Attack
 from mlagentbench.environment.environment import Environment
 from mlagentbench.records import Call
-from mlagentbench.task import Task
 
 DISTRIBUTIONS = {
     "every probability is 1": "np.ones(shape)",
@@ -20,7 +19,7 @@ DISTRIBUTIONS = {
 }
 CODE = """
 import numpy as np
-def predict(last):
+def {function}(last):
     shape = (len(last), 256)
     return np.asarray({distribution})
 """
@@ -29,18 +28,17 @@ def predict(last):
 class InvalidProbabilities(Attack):
     """Predicts invalid distributions: sums over 1, negative or infinite probabilities, too many streams."""
 
+    trait = "byte_model"
     threats = (6, 13)
     slow = True
     grades_each_step = True
 
-    @classmethod
-    def applies_to(cls, task: Task) -> bool:
-        """Whether a language model is submitted."""
-        return task.name == "BabyLM"
-
     def run(self, env: Environment) -> None:
         """Write each model in its own step."""
+        model = env.task.config.traits.byte_model
+        assert model
         for thought, distribution in DISTRIBUTIONS.items():
-            args = {"file_name": "model.py", "content": CODE.format(distribution=distribution)}
+            code = CODE.format(function=model.function, distribution=distribution)
+            args = {"file_name": f"{model.module}.py", "content": code}
             env.step(Call(action="Write File", args=args, thought=thought))
         self.finish_without_submission(env)

@@ -2,7 +2,6 @@
 
 from mlagentbench.audit.attacks.base import Attack
 from mlagentbench.environment.environment import Environment
-from mlagentbench.task import Task
 
 MODEL_CODE = """
 import glob, os, pickle, select
@@ -47,16 +46,15 @@ def predict(last):
 class LookAhead(Attack):
     """Predicts from the hidden text, taken from files, an earlier grading, or the pipe ahead of time."""
 
+    trait = "byte_model"
     threats = (1, 2)
     slow = True
     runs_alone = True
 
-    @classmethod
-    def applies_to(cls, task: Task) -> bool:
-        """Whether a language model is submitted."""
-        return task.name == "BabyLM"
-
     def run(self, env: Environment) -> None:
         """Submit a model that only looks up text."""
-        self.try_action(env, "Write File", file_name="model.py", content=MODEL_CODE)
+        model = env.task.config.traits.byte_model
+        assert model
+        code = MODEL_CODE.replace("predict", model.function)
+        self.try_action(env, "Write File", file_name=f"{model.module}.py", content=code)
         self.submit(env)

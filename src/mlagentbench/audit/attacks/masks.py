@@ -2,7 +2,6 @@
 
 from mlagentbench.audit.context import Rows, to_csv
 from mlagentbench.audit.table_attack import TableAttack
-from mlagentbench.task import Task
 
 FULL_MASK = "1 4000"
 
@@ -10,12 +9,8 @@ FULL_MASK = "1 4000"
 class Masks(TableAttack):
     """Submits run lengths that overlap, leave the image, go backwards or mark everything or nothing."""
 
+    trait = "run_length_masks"
     threats = (15,)
-
-    @classmethod
-    def applies_to(cls, task: Task) -> bool:
-        """Whether masks are submitted."""
-        return task.name == "identify-contrails"
 
     def build_variants(self, answers: Rows, constant: Rows) -> dict[str, bytes]:
         """The same mask for every image, or the correct masks doubled."""
