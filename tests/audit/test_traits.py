@@ -1,4 +1,4 @@
-"""Attacks select tasks by the traits in task.toml, so that a new task folder is attacked without editing the audit."""
+"""Attacks select tasks by the traits in task.toml, so a new task folder is attacked without other edits."""
 
 from collections.abc import Callable
 from pathlib import Path
