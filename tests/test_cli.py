@@ -431,7 +431,7 @@ def test_a_place_that_no_record_can_hold_is_a_mistake_and_one_that_only_lies_the
     place = Path(os.fsdecode(os.fsencode(tmp_path) + b"/sl\xf6w"))
     place.mkdir()
     refused = cli("run", toy, "--agent", "baseline", "--out", "run", cwd=place)
-    assert refused.returncode == 2 and "not UTF-8" in refused.stderr and "Traceback" not in refused.stderr
+    assert refused.returncode == 2 and "valid UTF-8" in refused.stderr and "Traceback" not in refused.stderr
     assert cli("run", toy, "--agent", "baseline", "--out", tmp_path / "run").returncode == 0
     shutil.copytree(tmp_path / "run", place / "run")
     assert cli("verify", "run", cwd=place).returncode == 0

@@ -257,7 +257,7 @@ def test_in_a_pipe_every_ending_is_a_line_and_results_are_json(cli: Cli, toy: Pa
     assert lines[-2] == "2 of 2 done (0 success, 2 invalid)"
     for words, sentence in {
         ("batch",): "pass --out FOLDER",
-        ("batch", "--out", tmp_path / "x", "--task", "atlantis", "--agent", "nothing"): "no task 'atlantis'",
+        ("batch", "--out", tmp_path / "x", "--task", "atlantis", "--agent", "nothing"): "No such task: 'atlantis'",
         ("batch", "--out", tmp_path / "x", "--task", "imdb"): "agents: field required",
         ("batch", tmp_path / "nowhere.toml"): "Cannot read",
     }.items():

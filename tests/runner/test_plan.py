@@ -118,7 +118,7 @@ GOOD = 'tasks = ["imdb"]\nagents = ["tuner"]\n'
         (GOOD + "tries = 0", "tries"),
         (GOOD + "sandbox = 'bag'", "no sandbox 'bag'"),
         (GOOD + "edition = 'pocket'", "has no edition 'pocket'"),
-        (GOOD.replace("imdb", "atlantis"), "no task 'atlantis'"),
+        (GOOD.replace("imdb", "atlantis"), "No such task: 'atlantis'"),
         (GOOD.replace("tuner", "genius"), "no agent 'genius'"),
         (GOOD.replace("tuner", "human"), "human is interactive and cannot run in a batch"),
         (GOOD.replace("tuner", "react"), "The agent react needs a model"),
