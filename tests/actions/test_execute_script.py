@@ -55,7 +55,7 @@ def test_a_script_of_any_name_runs(env: Environment, do: Do, name: str) -> None:
         ("folder.py", "folder.py is a folder"),
         ("link.py", "is a link"),
         ("data", "not a Python script"),
-        ("", "a path is needed"),
+        ("", "the path is empty"),
         ("train.py\0", "NUL"),
     ],
 )

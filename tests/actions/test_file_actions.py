@@ -50,11 +50,11 @@ def test_no_action_leaves_the_workspace(env: Environment, do: Do, path: str) -> 
 @pytest.mark.parametrize(
     ("path", "sentence"),
     [
-        ("", "a path is needed"),
+        ("", "the path is empty"),
         ("missing.txt", "does not exist"),
         ("data", "is a folder"),
         (".", "is a folder"),
-        ("train.py/x", "lies below a file"),
+        ("train.py/x", "is below a file"),
         ("a\0b", "NUL"),
         ("x" * 300, "too long"),
         ("x/" * 5000, "too long"),

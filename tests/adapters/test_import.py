@@ -317,7 +317,7 @@ def test_a_snapshot_that_is_too_big_is_left_out(tmp_path: Path, take: Any) -> No
     with (log / "env_log" / "traces" / "step_1_files" / "model.bin").open("wb") as file:
         file.truncate(9 * 2**30)  # of which nothing is on the disk
     folder, _ = take(log)
-    assert "step_1_files was left out: the workspace holds" in notes(folder)
+    assert "step_1_files was left out: the workspace has" in notes(folder)
     assert folder.open_store(writable=False).read_content(4, "train.py") == b"second\n"
 
 

@@ -1,4 +1,4 @@
-"""Whatever an agent leaves in its workspace, the harness reads and writes only there."""
+"""Whatever an agent leaves in its workspace, the harness reads and writes only inside it."""
 
 import os
 import posixpath
@@ -14,7 +14,15 @@ from mlagentbench.errors import ActionError, Fault
 from mlagentbench.workspace.files import Workspace
 from mlagentbench.workspace.paths import PathPatterns, format_size, normalize_path
 
-ODD = ["with space", "new\nline", "ünïcødé 🎈", os.fsdecode(b"not \xff utf-8"), "-rf", "*", "a" * 255]
+UNUSUAL_NAMES = [
+    "with space",
+    "new\nline",
+    "ünïcødé 🎈",
+    os.fsdecode(b"not \xff utf-8"),
+    "-rf",
+    "*",
+    "a" * 255,
+]
 is_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
@@ -30,7 +38,7 @@ def secret(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("given_path", "meant"),
+    ("given_path", "normalized"),
     [
         ("./a//b/../c", "a/c"),
         ("/workspace/a", "a"),
@@ -43,61 +51,61 @@ def secret(tmp_path: Path) -> Path:
         ("...", "..."),
     ],
 )
-def test_paths_are_normalised_by_their_letters_alone(given_path: str, meant: str) -> None:
-    assert normalize_path(given_path) == meant
+def test_paths_are_normalized_lexically(given_path: str, normalized: str) -> None:
+    assert normalize_path(given_path) == normalized
 
 
 @pytest.mark.parametrize(
     "path", ["..", "../a", "a/../../b", "/etc/passwd", "/workspace/../etc", "/", "/workspaces"]
 )
-def test_a_path_that_leaves_the_workspace_is_refused(path: str) -> None:
+def test_a_path_that_leaves_the_workspace_is_rejected(path: str) -> None:
     with pytest.raises(ActionError, match="is outside the workspace"):
         normalize_path(path)
 
 
 @pytest.mark.parametrize("path", ["", "a\0b", "\ud800", "a/" * 65, "a/../" * 4000])
-def test_what_is_no_path_is_refused_in_one_short_line(path: str) -> None:
+def test_an_invalid_path_is_rejected_in_one_short_line(path: str) -> None:
     with pytest.raises(ActionError) as caught:
         normalize_path(path)
     assert str(caught.value).isprintable() and len(str(caught.value)) < 300
 
 
 @given(st.text(alphabet="ab./", max_size=20))
-def test_a_normal_path_is_what_posix_says_and_never_leaves(path: str) -> None:
+def test_a_normalized_path_agrees_with_posixpath_and_never_leaves(path: str) -> None:
     try:
-        found = normalize_path(path)
+        normalized = normalize_path(path)
     except ActionError:
-        rooted = posixpath.normpath(path) if path else ""
-        assert not path or path.startswith("/") or rooted.startswith("..") or ".." in path
+        collapsed = posixpath.normpath(path) if path else ""
+        assert not path or path.startswith("/") or collapsed.startswith("..") or ".." in path
         return
-    assert posixpath.normpath(path).replace("//", "/") in (found or ".", f"/workspace/{found}")
-    assert ".." not in found.split("/") and not found.startswith("/")
-    assert not found or normalize_path(found) == found
+    assert posixpath.normpath(path).replace("//", "/") in (normalized or ".", f"/workspace/{normalized}")
+    assert ".." not in normalized.split("/") and not normalized.startswith("/")
+    assert not normalized or normalize_path(normalized) == normalized
 
 
 @given(st.text(max_size=40))
-def test_no_text_at_all_breaks_normalisation(path: str) -> None:
+def test_no_text_breaks_normalization(path: str) -> None:
     try:
-        found = normalize_path(path)
+        normalized = normalize_path(path)
     except ActionError as error:
         assert str(error).isprintable()
     else:
-        assert {"", ".", ".."}.isdisjoint(found.split("/")) or found == ""
+        assert {"", ".", ".."}.isdisjoint(normalized.split("/")) or normalized == ""
 
 
-def test_a_file_is_written_read_and_appended_to_with_its_folders_made(root: Path) -> None:
+def test_files_are_written_read_and_appended_to_and_folders_created(root: Path) -> None:
     workspace = Workspace(root)
     workspace.write("a/b/c.txt", b"hello")
-    workspace.append("a/b/c.txt", b" you")
+    workspace.append("a/b/c.txt", b" world")
     workspace.append("a/new.txt", b"first")
-    assert workspace.read("/workspace/a/b/c.txt") == (b"hello you", 9)
-    assert workspace.read("a/b/c.txt", max_bytes=5) == (b"hello", 9)
+    assert workspace.read("/workspace/a/b/c.txt") == (b"hello world", 11)
+    assert workspace.read("a/b/c.txt", max_bytes=5) == (b"hello", 11)
     assert workspace.read("a/new.txt")[0] == b"first"
     assert names(root / "a" / "b") == ["c.txt"]
 
 
-@pytest.mark.parametrize("name", ODD)
-def test_odd_names_are_names_like_any_other(root: Path, name: str) -> None:
+@pytest.mark.parametrize("name", UNUSUAL_NAMES)
+def test_unusual_names_are_handled_like_any_other(root: Path, name: str) -> None:
     workspace = Workspace(root)
     workspace.write(f"folder/{name}", b"x")
     workspace.copy(f"folder/{name}", name)
@@ -117,14 +125,14 @@ def test_a_rewritten_file_keeps_its_mode_but_never_a_set_uid_bit(root: Path) -> 
     assert stat.S_IMODE((root / "run.sh").stat().st_mode) == 0o750
 
 
-def test_a_rewritten_file_does_not_change_under_its_second_name(root: Path) -> None:
+def test_a_rewritten_file_does_not_change_under_its_other_hard_link(root: Path) -> None:
     (root / "a").write_text("old")
     (root / "b").hardlink_to(root / "a")
     Workspace(root).write("a", b"new")
     assert (root / "b").read_text() == "old"
 
 
-def test_no_link_is_followed_by_anything(root: Path, secret: Path) -> None:
+def test_no_method_follows_a_link(root: Path, secret: Path) -> None:
     workspace = Workspace(root)
     (root / "real").mkdir()
     (root / "real" / "file").write_text("x")
@@ -160,7 +168,7 @@ def test_no_link_is_followed_by_anything(root: Path, secret: Path) -> None:
     assert secret.exists() and not os.path.lexists(root / "out")
 
 
-def test_pipes_sockets_and_folders_are_not_files_and_nothing_waits_for_them(root: Path) -> None:
+def test_pipes_and_folders_are_rejected_without_blocking(root: Path) -> None:
     workspace = Workspace(root)
     os.mkfifo(root / "pipe")
     (root / "folder").mkdir()
@@ -185,21 +193,21 @@ def test_pipes_sockets_and_folders_are_not_files_and_nothing_waits_for_them(root
     assert str(workspace.list_folder()[-1]) == "pipe (not a regular file)"
 
 
-def test_every_refusal_names_the_path_as_it_was_given(root: Path) -> None:
+def test_every_error_names_the_path_as_it_was_given(root: Path) -> None:
     workspace = Workspace(root)
     (root / "file").write_text("x")
-    for attempt, sentence in (
+    for attempt, message in (
         (lambda: workspace.read("./no/such"), "./no/such does not exist"),
-        (lambda: workspace.read("file/below"), "file/below is not a folder, or lies below a file"),
-        (lambda: workspace.write("file/below", b""), "file/below is not a folder, or lies below a file"),
-        (lambda: workspace.list_folder("file"), "file is not a folder, or lies below a file"),
+        (lambda: workspace.read("file/below"), "file/below is not a folder, or is below a file"),
+        (lambda: workspace.write("file/below", b""), "file/below is not a folder, or is below a file"),
+        (lambda: workspace.list_folder("file"), "file is not a folder, or is below a file"),
         (lambda: workspace.read("."), ". is a folder"),
         (lambda: workspace.write("a/..", b""), "a/.. is a folder"),
         (lambda: workspace.write("n" * 256, b""), f"the name {'n' * 200}… is too long"),
     ):
         with pytest.raises(ActionError) as caught:
             attempt()
-        assert str(caught.value) == sentence
+        assert str(caught.value) == message
 
 
 def test_a_failed_write_leaves_nothing_behind(root: Path) -> None:
@@ -229,15 +237,15 @@ def test_a_folder_is_listed_sorted_with_kinds_and_sizes(root: Path) -> None:
     ]
 
 
-def test_a_sparse_giant_is_neither_read_nor_copied_whole(root: Path) -> None:
-    with (root / "giant").open("wb") as file:
+def test_a_huge_sparse_file_is_neither_read_nor_copied_completely(root: Path) -> None:
+    with (root / "sparse").open("wb") as file:
         file.truncate(1 << 40)
-    assert Workspace(root).read("giant", max_bytes=10) == (bytes(10), 1 << 40)
-    with pytest.raises(ActionError, match=r"giant is too big to copy \(1.1 TB\)"):
-        Workspace(root).copy("giant", "copy")
+    assert Workspace(root).read("sparse", max_bytes=10) == (bytes(10), 1 << 40)
+    with pytest.raises(ActionError, match=r"sparse is too big to copy \(1.1 TB\)"):
+        Workspace(root).copy("sparse", "copy")
 
 
-def test_a_copy_takes_over_the_mode(root: Path) -> None:
+def test_a_copy_gets_the_mode_of_its_source(root: Path) -> None:
     (root / "a").write_bytes(os.urandom(3_000_000))
     (root / "a").chmod(0o755)
     Workspace(root).copy("a", "b/c")
@@ -248,12 +256,20 @@ def test_a_copy_takes_over_the_mode(root: Path) -> None:
 READ_ONLY = ("train.csv", "data/", "more/**", "deep/*.csv", "**/fixed.txt")
 
 
-GUARDED = ["train.csv", "./x/../train.csv", "train.csv/x", "data", "data/a/b", "/workspace/data/a", "more"]
-GUARDED += ["more/x", "deep/a.csv", "fixed.txt", "a/b/fixed.txt", "a/fixed.txt/x"]
+PROTECTED_PATHS = [
+    "train.csv",
+    "./x/../train.csv",
+    "train.csv/x",
+    "data",
+    "data/a/b",
+    "/workspace/data/a",
+    "more",
+]
+PROTECTED_PATHS += ["more/x", "deep/a.csv", "fixed.txt", "a/b/fixed.txt", "a/fixed.txt/x"]
 
 
-@pytest.mark.parametrize("path", GUARDED)
-def test_what_the_task_guards_is_refused_by_every_writing_method(root: Path, path: str) -> None:
+@pytest.mark.parametrize("path", PROTECTED_PATHS)
+def test_every_writing_method_rejects_read_only_paths(root: Path, path: str) -> None:
     workspace = Workspace(root, READ_ONLY)
     workspace.write("mine", b"x")
     assert workspace.is_read_only(path)
@@ -269,9 +285,9 @@ def test_what_the_task_guards_is_refused_by_every_writing_method(root: Path, pat
     assert names(root) == ["mine"]
 
 
-def test_the_folder_above_a_guarded_file_cannot_become_a_file(root: Path) -> None:
+def test_the_parent_of_a_read_only_file_cannot_become_a_file(root: Path) -> None:
     workspace = Workspace(root, READ_ONLY)
-    with pytest.raises(ActionError, match="deep is read-only: it is a folder that holds read-only files"):
+    with pytest.raises(ActionError, match="deep is read-only: it is a folder that contains read-only files"):
         workspace.write("deep", b"")
     workspace.write("deep/a.txt", b"")
     workspace.write("train.csv.bak", b"")
@@ -279,7 +295,7 @@ def test_the_folder_above_a_guarded_file_cannot_become_a_file(root: Path) -> Non
     assert not workspace.is_read_only("deep/a/b.csv") and not workspace.is_read_only(".")
 
 
-def test_the_sandbox_is_told_the_topmost_guarded_paths_that_exist(root: Path, secret: Path) -> None:
+def test_the_topmost_existing_read_only_paths_are_found(root: Path, secret: Path) -> None:
     for name in ("train.csv", "data/a/b", "deep/a.csv", "deep/b.txt", "a/b/fixed.txt", "other/x"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("x")
@@ -296,13 +312,13 @@ def test_the_sandbox_is_told_the_topmost_guarded_paths_that_exist(root: Path, se
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=4))
-def test_whatever_lies_below_a_marked_path_is_marked(parts: list[str]) -> None:
-    globs = PathPatterns(["a/b", "**/c"])
+def test_everything_below_a_matching_path_matches(parts: list[str]) -> None:
+    patterns = PathPatterns(["a/b", "**/c"])
     path = "/".join(parts)
-    assert globs.matches(path) == (path == "a/b" or path.startswith("a/b/") or "c" in parts)
+    assert patterns.matches(path) == (path == "a/b" or path.startswith("a/b/") or "c" in parts)
 
 
-def test_a_tree_is_laid_in_without_links_or_leftovers(root: Path, tmp_path: Path, secret: Path) -> None:
+def test_a_folder_is_copied_in_without_links_or_bytecode(root: Path, tmp_path: Path, secret: Path) -> None:
     source = tmp_path / "starter"
     (source / "data" / "empty").mkdir(parents=True)
     (source / "__pycache__").mkdir()
@@ -314,13 +330,15 @@ def test_a_tree_is_laid_in_without_links_or_leftovers(root: Path, tmp_path: Path
     (source / "link").symlink_to(secret)
     (source / "folder").symlink_to(secret.parent)
     Workspace(root, ("train.csv",)).copy_in(source)
-    found = sorted(str(path.relative_to(root)) for path in root.rglob("*"))
-    assert found == ["data", "data/empty", "data/run.sh", "train.csv"]
+    paths = sorted(str(path.relative_to(root)) for path in root.rglob("*"))
+    assert paths == ["data", "data/empty", "data/run.sh", "train.csv"]
     assert stat.S_IMODE((root / "train.csv").stat().st_mode) == 0o644
     assert stat.S_IMODE((root / "data" / "run.sh").stat().st_mode) == 0o755
 
 
-def test_laying_over_a_link_or_from_nowhere_is_a_fault(root: Path, tmp_path: Path, secret: Path) -> None:
+def test_copying_in_over_a_link_or_from_a_missing_folder_is_a_fault(
+    root: Path, tmp_path: Path, secret: Path
+) -> None:
     source = tmp_path / "starter"
     source.mkdir()
     (source / "out").write_text("x")
@@ -332,13 +350,13 @@ def test_laying_over_a_link_or_from_nowhere_is_a_fault(root: Path, tmp_path: Pat
     assert secret.read_text() == "secret"
 
 
-def test_a_workspace_that_is_gone_is_our_fault(tmp_path: Path) -> None:
+def test_a_missing_workspace_is_a_fault(tmp_path: Path) -> None:
     with pytest.raises(Fault, match="is missing"):
         Workspace(tmp_path / "none").read("x")
 
 
 @is_root
-def test_all_that_is_written_belongs_to_the_owner(root: Path, tmp_path: Path) -> None:
+def test_everything_written_belongs_to_the_owner(root: Path, tmp_path: Path) -> None:
     (tmp_path / "starter" / "s").mkdir(parents=True)
     (tmp_path / "starter" / "s" / "t").write_text("x")
     workspace = Workspace(root, owner=12345)
@@ -351,7 +369,7 @@ def test_all_that_is_written_belongs_to_the_owner(root: Path, tmp_path: Path) ->
 
 
 @is_root
-def test_a_full_disk_is_a_fault_and_the_old_file_stays(root: Path) -> None:
+def test_a_full_disk_is_a_fault_and_keeps_the_old_file(root: Path) -> None:
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(root)], capture_output=True
     )

@@ -1,4 +1,4 @@
-"""The history of a workspace is complete, exact, cheap, and survives whatever happens to its writer."""
+"""The history of a workspace is complete, exact and cheap, and survives a crash of its writer."""
 
 import json
 import os
@@ -20,8 +20,16 @@ from hypothesis import strategies as st
 from mlagentbench.errors import ActionError, Fault
 from mlagentbench.workspace.store import ChangedPaths, Store, WorkspaceTooLarge
 
-ODD = ["with space", "new\nline", "ünïcødé 🎈", os.fsdecode(b"not \xff utf-8"), "-rf", '"', "a" * 255]
-SOURCE = Path(__file__).parents[2] / "src"
+UNUSUAL_NAMES = [
+    "with space",
+    "new\nline",
+    "ünïcødé 🎈",
+    os.fsdecode(b"not \xff utf-8"),
+    "-rf",
+    '"',
+    "a" * 255,
+]
+SOURCE_ROOT = Path(__file__).parents[2] / "src"
 is_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
@@ -30,19 +38,19 @@ def store(tmp_path: Path, root: Path) -> Store:
     return Store(tmp_path / "snapshots", root)
 
 
-def seen(folder: Path) -> dict[str, tuple[str, int, object]]:
-    """All that a restored workspace must have in common with the first."""
-    found: dict[str, tuple[str, int, object]] = {}
+def read_tree(folder: Path) -> dict[str, tuple[str, int, object]]:
+    """Return everything that a restored workspace must have in common with the original."""
+    entries: dict[str, tuple[str, int, object]] = {}
     for path in folder.rglob("*"):
         mode = stat.S_IMODE(path.lstat().st_mode)
         name = str(path.relative_to(folder))
         if path.is_symlink():
-            found[name] = ("link", 0, path.readlink())
+            entries[name] = ("link", 0, path.readlink())
         elif path.is_dir():
-            found[name] = ("folder", mode, None)
+            entries[name] = ("folder", mode, None)
         elif path.is_file():
-            found[name] = ("file", mode, path.read_bytes())
-    return found
+            entries[name] = ("file", mode, path.read_bytes())
+    return entries
 
 
 def objects(store: Store) -> list[Path]:
@@ -53,14 +61,14 @@ def lines(store: Store) -> list[dict[str, object]]:
     return [json.loads(line) for line in (store.folder / "manifest.jsonl").read_text().splitlines()]
 
 
-def settle(root: Path) -> None:
-    """Makes files look old enough to be trusted, without waiting: spins past the kernel's tick."""
+def wait_until_trusted(root: Path) -> None:
+    """Wait for the next tick of the kernel's file clock, after which signatures are trusted."""
     latest = max((path.lstat().st_ctime_ns for path in root.rglob("*")), default=0)
     while time.time_ns() < latest + 25_000_000:
         pass
 
 
-def test_a_snapshot_tells_what_was_added_modified_and_removed(store: Store, root: Path) -> None:
+def test_a_snapshot_returns_what_was_added_modified_and_removed(store: Store, root: Path) -> None:
     assert store.snapshot(0) == ChangedPaths() and not store.snapshot(0)
     (root / "a").write_text("1")
     (root / "b").mkdir()
@@ -76,8 +84,8 @@ def test_a_snapshot_tells_what_was_added_modified_and_removed(store: Store, root
     assert store.state(0) == {} and store.state(99) == store.state(2)
 
 
-def test_everything_comes_back_as_it_was(store: Store, root: Path, tmp_path: Path) -> None:
-    for name in ODD:
+def test_everything_is_restored_as_it_was(store: Store, root: Path, tmp_path: Path) -> None:
+    for name in UNUSUAL_NAMES:
         (root / "odd" / name).mkdir(parents=True)
         (root / "odd" / name / name).write_text(name, errors="surrogateescape")
         (root / "odd" / f"{name[:200]}.link").symlink_to(name)
@@ -91,9 +99,9 @@ def test_everything_comes_back_as_it_was(store: Store, root: Path, tmp_path: Pat
     (root / "up").symlink_to("..")
     os.mkfifo(root / "pipe")
     store.snapshot(1)
-    before = seen(root)
+    before = read_tree(root)
     store.restore(1, tmp_path / "copy")
-    assert seen(tmp_path / "copy") == before
+    assert read_tree(tmp_path / "copy") == before
     assert Store(store.folder).find_problems() == []
     assert "pipe" not in store.state(1) and not (tmp_path / "copy" / "pipe").exists()
     assert store.read_content(1, "passwd/../none") == b""
@@ -106,14 +114,14 @@ def test_equal_content_is_stored_once_and_compressed_where_that_helps(store: Sto
     (root / "tiny").write_bytes(b"text " * 100)
     (root / "large").write_bytes(b"text " * 1_000_000)
     store.snapshot(1)
-    kept = {path.suffix: 0 for path in objects(store)}
+    sizes = {path.suffix: 0 for path in objects(store)}
     for path in objects(store):
-        kept[path.suffix] += path.stat().st_size
+        sizes[path.suffix] += path.stat().st_size
     assert len(objects(store)) == 4
-    assert kept[".zst"] < 5000 and kept[""] == 50_500
+    assert sizes[".zst"] < 5000 and sizes[""] == 50_500
 
 
-def test_objects_are_copies_so_writing_in_place_does_not_rewrite_history(store: Store, root: Path) -> None:
+def test_objects_are_copies_so_writing_in_place_does_not_change_history(store: Store, root: Path) -> None:
     (root / "a").write_text("old")
     store.snapshot(1)
     with (root / "a").open("r+") as file:
@@ -123,9 +131,9 @@ def test_objects_are_copies_so_writing_in_place_does_not_rewrite_history(store: 
     assert all(path.stat().st_nlink == 1 for path in objects(store))
 
 
-def unnoticed_writes(store: Store, root: Path) -> int:
-    """Writes twice around each snapshot; how often the kernel's clock did not tell the two apart."""
-    unnoticed = 0
+def count_indistinguishable_writes(store: Store, root: Path) -> int:
+    """Write before and after each snapshot; count how often both writes have the same timestamps."""
+    count = 0
     for step in range(0, 300, 2):
         fd = os.open(root / "a", os.O_CREAT | os.O_WRONLY)
         os.write(fd, b"one")
@@ -134,24 +142,24 @@ def unnoticed_writes(store: Store, root: Path) -> int:
         os.pwrite(fd, b"two", 0)
         after = os.fstat(fd)
         os.close(fd)
-        unnoticed += (before.st_mtime_ns, before.st_ctime_ns) == (after.st_mtime_ns, after.st_ctime_ns)
+        count += (before.st_mtime_ns, before.st_ctime_ns) == (after.st_mtime_ns, after.st_ctime_ns)
         assert store.snapshot(step + 1) == ChangedPaths(modified=("a",))
-    return unnoticed
+    return count
 
 
-def test_two_writes_of_one_length_within_one_tick_are_both_seen(store: Store, root: Path) -> None:
-    unnoticed_writes(store, root)
+def test_two_writes_of_equal_length_within_one_tick_are_both_recorded(store: Store, root: Path) -> None:
+    count_indistinguishable_writes(store, root)
 
 
 @is_root
-def test_they_are_seen_where_the_clock_of_files_is_coarse(tmp_path: Path) -> None:
+def test_both_writes_are_recorded_where_file_timestamps_are_coarse(tmp_path: Path) -> None:
     # Linux 6.13 gives most disks fine timestamps, but not ramfs, as long as nothing else is written.
     if subprocess.run(["mount", "-t", "ramfs", "none", str(tmp_path)], capture_output=True).returncode:
         pytest.skip("cannot mount here")
     try:
         (tmp_path / "workspace").mkdir()
         store = Store(tmp_path / "snapshots", tmp_path / "workspace")
-        assert unnoticed_writes(store, tmp_path / "workspace") > 0
+        assert count_indistinguishable_writes(store, tmp_path / "workspace") > 0
     finally:
         subprocess.run(["umount", str(tmp_path)], check=True)
 
@@ -163,25 +171,25 @@ def bytes_read() -> int:
 def test_unchanged_files_are_not_read_again(store: Store, root: Path) -> None:
     with (root / "large").open("wb") as file:
         file.truncate(300_000_000)
-    settle(root)
+    wait_until_trusted(root)
     store.snapshot(1)
     before = bytes_read()
     assert not store.snapshot(2)
     assert bytes_read() - before < 100_000
 
 
-def test_a_touched_file_is_no_change_and_is_read_only_once_more(store: Store, root: Path) -> None:
+def test_a_touched_file_is_not_a_change_and_is_read_only_once_more(store: Store, root: Path) -> None:
     (root / "a").write_text("x")
     store.snapshot(1)
     os.utime(root / "a", ns=(0, 0))
-    settle(root)
+    wait_until_trusted(root)
     assert not store.snapshot(2) and len(lines(store)) == 1
-    (store.folder / "objects").rename(store.folder / "away")
+    (store.folder / "objects").rename(store.folder / "moved")
     assert not store.snapshot(3)
     assert not (store.folder / "objects").exists()
 
 
-def test_a_change_of_mode_alone_is_a_change(store: Store, root: Path) -> None:
+def test_a_change_of_the_mode_alone_is_a_change(store: Store, root: Path) -> None:
     (root / "a").write_text("x")
     (root / "b").mkdir()
     store.snapshot(1)
@@ -192,10 +200,10 @@ def test_a_change_of_mode_alone_is_a_change(store: Store, root: Path) -> None:
     assert not store.snapshot(3), "a set-uid bit is never recorded"
 
 
-def test_a_workspace_beyond_its_bounds_is_refused_before_anything_is_read(store: Store, root: Path) -> None:
+def test_a_workspace_above_its_limits_is_rejected_before_anything_is_read(store: Store, root: Path) -> None:
     with (root / "giant").open("wb") as file:
         file.truncate(1 << 40)
-    with pytest.raises(WorkspaceTooLarge, match=r"holds 1.1 TB, which is more than 8.0 GB"):
+    with pytest.raises(WorkspaceTooLarge, match=r"has 1.1 TB, which is more than 8.0 GB"):
         store.snapshot(1, max_bytes=8 * 10**9)
     (root / "giant").unlink()
     for n in range(11):
@@ -206,22 +214,22 @@ def test_a_workspace_beyond_its_bounds_is_refused_before_anything_is_read(store:
     assert len(store.snapshot(1, max_bytes=0, max_files=11).added) == 11
 
 
-def deepen(root: Path, levels: int) -> None:
+def create_nested_folders(root: Path, levels: int) -> None:
     script = f"import os\nfor _ in range({levels}): os.mkdir('d'); os.chdir('d')\nopen('end', 'w').close()"
     subprocess.run([sys.executable, "-c", script], cwd=root, check=True)
 
 
-def test_a_tree_too_deep_is_refused_and_can_still_be_removed(store: Store, root: Path) -> None:
+def test_a_tree_that_is_too_deep_is_rejected_and_can_still_be_removed(store: Store, root: Path) -> None:
     (root / "kept").write_text("x")
     store.snapshot(1)
-    deepen(root, 3000)
-    with pytest.raises(WorkspaceTooLarge, match="deeper than 64 folders"):
+    create_nested_folders(root, 3000)
+    with pytest.raises(WorkspaceTooLarge, match="nested deeper than 64"):
         store.snapshot(2)
     store.restore(1, root)
     assert [path.name for path in root.iterdir()] == ["kept"]
 
 
-def test_the_longest_paths_that_are_accepted_come_back(store: Store, root: Path, tmp_path: Path) -> None:
+def test_the_longest_accepted_paths_are_restored(store: Store, root: Path, tmp_path: Path) -> None:
     script = (
         "import os\nfor _ in range(62): os.mkdir('n' * 200); os.chdir('n' * 200)\nopen('end', 'w').close()"
     )
@@ -243,7 +251,7 @@ def test_restore_makes_the_folder_exact(store: Store, root: Path, tmp_path: Path
     (root / "file").write_text("2")
     (root / "link").symlink_to("file")
     store.snapshot(1)
-    before = seen(root)
+    before = read_tree(root)
     shutil.rmtree(root / "folder")
     (root / "folder").symlink_to(tmp_path / "precious")
     (root / "file").unlink()
@@ -256,19 +264,19 @@ def test_restore_makes_the_folder_exact(store: Store, root: Path, tmp_path: Path
     (root / "locked").chmod(0)
     store.snapshot(2)
     store.restore(1, root)
-    assert seen(root) == before
+    assert read_tree(root) == before
     assert (tmp_path / "precious" / "file").read_text() == "x"
-    assert store.snapshot(3), "the manifest's last state is another one, so going back is a change"
+    assert store.snapshot(3), "the last recorded state is another one, so restoring is a change"
     assert store.tree_hash(3) == store.tree_hash(1) != store.tree_hash(2)
 
 
-def test_restore_leaves_what_is_right_and_the_next_snapshot_is_empty(store: Store, root: Path) -> None:
+def test_restore_keeps_unchanged_files_and_the_next_snapshot_is_empty(store: Store, root: Path) -> None:
     for name in "abc":
         (root / name).write_text(name)
     store.snapshot(1)
     inodes = {name: (root / name).stat().st_ino for name in "abc"}
     (root / "b").write_text("changed")
-    settle(root)
+    wait_until_trusted(root)
     store.snapshot(2)
     store.rewind(1)
     store.restore(1, root)
@@ -280,7 +288,7 @@ def test_restore_leaves_what_is_right_and_the_next_snapshot_is_empty(store: Stor
     assert not fresh.snapshot(2)
 
 
-def test_restore_does_not_write_through_a_second_name(store: Store, root: Path) -> None:
+def test_restore_does_not_write_through_a_hard_link(store: Store, root: Path) -> None:
     (root / "a").write_text("one")
     (root / "b").write_text("two")
     store.snapshot(1)
@@ -302,11 +310,11 @@ def test_restored_files_belong_to_the_owner(store: Store, root: Path, tmp_path: 
     assert not store.snapshot(2)
 
 
-def test_rewinding_forgets_later_steps_only(store: Store, root: Path) -> None:
+def test_rewinding_removes_later_steps_only(store: Store, root: Path) -> None:
     for step in range(5):
         (root / "a").write_text(str(step))
         store.snapshot(step)
-    with pytest.raises(Fault, match="step 2 is already past"):
+    with pytest.raises(Fault, match="cannot record step 2"):
         store.snapshot(2)
     store.rewind(2)
     assert [line["step"] for line in lines(store)] == [0, 1, 2]
@@ -319,12 +327,12 @@ def test_rewinding_forgets_later_steps_only(store: Store, root: Path) -> None:
     assert store.state(9) == {}
 
 
-def test_known_contents_are_not_stored_but_found(root: Path, tmp_path: Path) -> None:
+def test_external_contents_are_not_stored_but_found(root: Path, tmp_path: Path) -> None:
     data = os.urandom(2_000_000)
     (tmp_path / "train.csv").write_bytes(data)
     (root / "train.csv").write_bytes(data)
-    known = {blake3(data).hexdigest(): tmp_path / "train.csv"}
-    store = Store(tmp_path / "snapshots", root, known)
+    external = {blake3(data).hexdigest(): tmp_path / "train.csv"}
+    store = Store(tmp_path / "snapshots", root, external)
     store.snapshot(3)
     assert objects(store) == [] and store.find_problems() == []
     store.restore(3, tmp_path / "copy")
@@ -337,24 +345,24 @@ def test_known_contents_are_not_stored_but_found(root: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("size", [10, 50_000, 3_000_000])
-@pytest.mark.parametrize("damage", ["gone", "short", "flipped", "longer"])
-def test_a_damaged_object_is_a_fault_and_found_by_the_check(
+@pytest.mark.parametrize("damage", ["missing", "truncated", "flipped", "appended"])
+def test_a_damaged_object_is_a_fault_and_is_found_by_the_check(
     store: Store, root: Path, tmp_path: Path, size: int, damage: str
 ) -> None:
     (root / "a").write_bytes(bytes(range(10)) * (size // 10))
     store.snapshot(1)
-    (place,) = objects(store)
-    data = place.read_bytes()
+    (path,) = objects(store)
+    data = path.read_bytes()
     match damage:
-        case "gone":
-            place.unlink()
-        case "short":
-            place.write_bytes(data[:-1])
+        case "missing":
+            path.unlink()
+        case "truncated":
+            path.write_bytes(data[:-1])
         case "flipped":
-            place.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-        case "longer":
-            place.write_bytes(data + data)
-    if not (damage == "longer" and place.suffix):  # what follows a compressed frame is never read
+            path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+        case "appended":
+            path.write_bytes(data + data)
+    if not (damage == "appended" and path.suffix):  # data after a compressed frame is never read
         assert len(store.find_problems()) == 1 and "a at step 1" in store.find_problems()[0]
         with pytest.raises(Fault, match="a at step 1"):
             store.read_content(1, "a")
@@ -372,18 +380,18 @@ def test_one_file_of_one_step_can_be_read_or_exported(store: Store, root: Path, 
     store.snapshot(1)
     store.export(1, "/workspace/sub/a", tmp_path / "out")
     assert (tmp_path / "out").read_text() == "text"
-    for path, sentence in (
+    for path, message in (
         ("none", "none does not exist at step 1"),
         ("sub", "sub is a folder at step 1"),
         ("link", "link is a link at step 1"),
     ):
-        with pytest.raises(ActionError, match=sentence):
+        with pytest.raises(ActionError, match=message):
             store.export(1, path, tmp_path / "out")
     with pytest.raises(ActionError, match=r"sub/a is too big \(4 B\)"):
         store.read_content(1, "sub/a", max_bytes=3)
 
 
-def test_a_diff_shows_text_and_sums_up_the_rest(store: Store, root: Path) -> None:
+def test_a_diff_shows_text_and_summarizes_the_rest(store: Store, root: Path) -> None:
     (root / "train.py").write_text("a\nb\nc\n")
     (root / "model.bin").write_bytes(b"\0" * 1000)
     (root / "gone.txt").write_text("bye")
@@ -405,7 +413,7 @@ def test_a_diff_shows_text_and_sums_up_the_rest(store: Store, root: Path) -> Non
     assert store.diff(1, 2, max_chars=60).endswith("... (cut off)\n")
 
 
-def test_the_changes_of_all_steps_are_the_diffs_from_one_to_the_next(store: Store, root: Path) -> None:
+def test_the_diffs_of_all_steps_equal_those_between_neighbours(store: Store, root: Path) -> None:
     (root / "train.py").write_text("a\nb\n")
     store.snapshot(0)
     (root / "train.py").write_text("a\nB\n")
@@ -419,21 +427,21 @@ def test_the_changes_of_all_steps_are_the_diffs_from_one_to_the_next(store: Stor
     assert store.steps_with_changes() == {0, 1, 3}
 
 
-def test_a_change_of_a_content_that_is_not_here_is_only_named(tmp_path: Path, root: Path) -> None:
+def test_missing_content_is_only_summarized_in_a_diff(tmp_path: Path, root: Path) -> None:
     (root / "data.csv").write_text("1\n")
-    given = tmp_path / "data.csv"
-    shutil.copy(root / "data.csv", given)
-    store = Store(tmp_path / "snapshots", root, {blake3(b"1\n").hexdigest(): given})
+    original = tmp_path / "data.csv"
+    shutil.copy(root / "data.csv", original)
+    store = Store(tmp_path / "snapshots", root, {blake3(b"1\n").hexdigest(): original})
     store.snapshot(0)
     (root / "data.csv").write_text("22\n")
     store.snapshot(1)
-    elsewhere = Store(tmp_path / "snapshots")
-    assert dict(elsewhere.iter_step_diffs()) == {1: "data.csv: file, 2 B, mode 644 -> file, 3 B, mode 644\n"}
+    reader = Store(tmp_path / "snapshots")
+    assert dict(reader.iter_step_diffs()) == {1: "data.csv: file, 2 B, mode 644 -> file, 3 B, mode 644\n"}
     with pytest.raises(Fault):
-        elsewhere.diff(0, 1)
+        reader.diff(0, 1)
 
 
-def test_a_diff_comes_to_an_end_for_files_made_to_confuse_it(store: Store, root: Path) -> None:
+def test_a_diff_of_adversarial_files_terminates(store: Store, root: Path) -> None:
     (root / "a").write_text("".join(f"{n % 101}\n" for n in range(1999)))
     store.snapshot(1)
     (root / "a").write_text("".join(f"{n * 7 % 101}\n" for n in range(1999)))
@@ -441,7 +449,7 @@ def test_a_diff_comes_to_an_end_for_files_made_to_confuse_it(store: Store, root:
     assert store.diff(1, 2)
 
 
-def test_the_tree_hash_is_of_the_state_and_not_of_the_way_to_it(
+def test_the_tree_hash_depends_on_the_state_and_not_on_its_history(
     store: Store, root: Path, tmp_path: Path
 ) -> None:
     (root / "a").write_text("1")
@@ -453,17 +461,19 @@ def test_the_tree_hash_is_of_the_state_and_not_of_the_way_to_it(
     assert other.tree_hash(1) == store.tree_hash(2) != store.tree_hash(1)
 
 
-@pytest.mark.parametrize("torn", [b'{"step": 9, "chan', b'{"step": 9}\n', b"\xff\xfe\n", b'{"step": 9}'])
-def test_a_torn_last_line_is_passed_over_and_cut_off_by_the_next_writer(
-    store: Store, root: Path, torn: bytes
+@pytest.mark.parametrize(
+    "incomplete", [b'{"step": 9, "chan', b'{"step": 9}\n', b"\xff\xfe\n", b'{"step": 9}']
+)
+def test_an_incomplete_last_line_is_ignored_and_removed_by_the_next_writer(
+    store: Store, root: Path, incomplete: bytes
 ) -> None:
     (root / "a").write_text("1")
     store.snapshot(1)
     manifest = store.folder / "manifest.jsonl"
     whole = manifest.read_bytes()
-    manifest.write_bytes(whole + torn)
+    manifest.write_bytes(whole + incomplete)
     assert list(Store(store.folder).state(9)) == ["a"]
-    assert manifest.read_bytes() == whole + torn, "a reader changes nothing"
+    assert manifest.read_bytes() == whole + incomplete, "a reader changes nothing"
     (root / "b").write_text("2")
     assert Store(store.folder, root).snapshot(2) == ChangedPaths(added=("b",))
     assert manifest.read_bytes().startswith(whole + b'{"step":2')
@@ -481,7 +491,7 @@ def test_a_torn_last_line_is_passed_over_and_cut_off_by_the_next_writer(
         {"a": {"kind": "folder", "mode": "x"}},
     ],
 )
-def test_a_manifest_made_up_to_lead_outside_is_damaged(tmp_path: Path, changed: dict[str, object]) -> None:
+def test_a_forged_manifest_that_leads_outside_is_damaged(tmp_path: Path, changed: dict[str, object]) -> None:
     bad = json.dumps({"step": 1, "changed": changed, "removed": []})
     good = json.dumps({"step": 2, "changed": {}, "removed": []})
     (tmp_path / "s").mkdir()
@@ -491,7 +501,7 @@ def test_a_manifest_made_up_to_lead_outside_is_damaged(tmp_path: Path, changed: 
     assert "line 1 is damaged" in Store(tmp_path / "s").find_problems()[0]
 
 
-def test_a_made_up_file_below_a_link_is_not_written_through_it(
+def test_a_forged_file_below_a_link_is_not_written_through_it(
     tmp_path: Path, store: Store, root: Path
 ) -> None:
     (root / "f").write_text("x")
@@ -506,7 +516,7 @@ def test_a_made_up_file_below_a_link_is_not_written_through_it(
     assert not (tmp_path / "made").exists()
 
 
-KILLED = """
+ENDLESS_WRITER = """
 import sys
 from pathlib import Path
 from mlagentbench.workspace.store import Store
@@ -521,17 +531,17 @@ while True:
 """
 
 
-def test_a_writer_killed_at_any_moment_leaves_a_whole_history(
+def test_a_writer_killed_at_any_moment_leaves_a_complete_history(
     store: Store, root: Path, tmp_path: Path
 ) -> None:
-    chance, last = random.Random(1), 0
+    rng, last = random.Random(1), 0
     for _ in range(8):
-        environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
-        command = [sys.executable, "-c", KILLED, str(tmp_path), str(last + 1)]
+        environment = {**os.environ, "PYTHONPATH": str(SOURCE_ROOT)}
+        command = [sys.executable, "-c", ENDLESS_WRITER, str(tmp_path), str(last + 1)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as writer:
             assert writer.stdout and writer.stdout.readline() == b"ready\n"
-            until = time.monotonic() + chance.random() * 0.1
-            while time.monotonic() < until:
+            deadline = time.monotonic() + rng.random() * 0.1
+            while time.monotonic() < deadline:
                 pass
             writer.send_signal(signal.SIGKILL)
         reopened = Store(store.folder, root)
@@ -539,13 +549,13 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_history(
         for path in objects(store):
             if not path.suffix:
                 assert blake3(path.read_bytes()).hexdigest() == path.parent.name + path.name
-        last = max((int(str(line["step"])) for line in whole_lines(store)), default=last)
+        last = max((int(str(line["step"])) for line in complete_lines(store)), default=last)
         reopened.restore(last, root)
         assert not reopened.snapshot(last) and list((store.folder / "partial").iterdir()) == []
     assert last > 0
 
 
-def whole_lines(store: Store) -> list[dict[str, object]]:
+def complete_lines(store: Store) -> list[dict[str, object]]:
     path = store.folder / "manifest.jsonl"
     data = path.read_bytes() if path.exists() else b""
     return [json.loads(line) for line in data[: data.rfind(b"\n") + 1].splitlines()]
@@ -553,9 +563,7 @@ def whole_lines(store: Store) -> list[dict[str, object]]:
 
 @is_root
 @pytest.mark.parametrize("files", [1, 3000])
-def test_a_full_disk_is_a_fault_and_the_history_before_it_stays(
-    root: Path, tmp_path: Path, files: int
-) -> None:
+def test_a_full_disk_is_a_fault_and_keeps_the_earlier_history(root: Path, tmp_path: Path, files: int) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     # One big file does not fit as an object; 3,000 names of one content do not fit as a line.
@@ -581,12 +589,12 @@ def test_a_full_disk_is_a_fault_and_the_history_before_it_stays(
         subprocess.run(["umount", str(disk)], check=True)
 
 
-LOCKED = """
+LOCKED_FILES_SCRIPT = """
 import os, sys
 from pathlib import Path
 from mlagentbench.workspace.files import Workspace
 from mlagentbench.workspace.store import Store
-if os.geteuid() == 0:  # only now: this Python may lie where no other user can start it
+if os.geteuid() == 0:  # only now: other users may not be able to start this Python
     os.setgroups([])
     os.setgid(65534)
     os.setuid(65534)
@@ -605,7 +613,7 @@ assert Workspace(root, ("shut/in/file",)).find_read_only_paths() == ["shut/in/fi
 store = Store(folder / "snapshots", root)
 added = store.snapshot(1).added
 assert added == ("file", "listed", "listed/x", "shut", "shut/in", "shut/in/deep", "shut/in/file"), added
-assert root.stat().st_mode & 0o777 == 0, "left as it was found"
+assert root.stat().st_mode & 0o777 == 0, "its mode was not restored"
 assert not store.snapshot(2)
 modes = {name: entry.mode for name, entry in store.state(1).items()}
 assert all(modes[name] == mode for name, mode in locks.items() if name != ".")
@@ -621,21 +629,21 @@ assert list(root.iterdir()) == list((folder / "copy").iterdir()) == []
 """
 
 
-def test_without_root_locked_files_are_recorded_restored_and_removed_too() -> None:
-    with tempfile.TemporaryDirectory() as place:
-        (Path(place) / "workspace").mkdir()
+def test_locked_files_are_recorded_restored_and_removed_without_root_too() -> None:
+    with tempfile.TemporaryDirectory() as temporary:
+        (Path(temporary) / "workspace").mkdir()
         if os.geteuid() == 0:
-            for path in (Path(place), Path(place) / "workspace"):
+            for path in (Path(temporary), Path(temporary) / "workspace"):
                 os.chown(path, 65534, 65534)
-        environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
-        command = [sys.executable, "-c", LOCKED, place]
+        environment = {**os.environ, "PYTHONPATH": str(SOURCE_ROOT)}
+        command = [sys.executable, "-c", LOCKED_FILES_SCRIPT, temporary]
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
 
 
 NAMES = st.sampled_from(["a", "b", "c d", "é", os.fsdecode(b"\xff"), "n\nl"])
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
-DEEDS = st.lists(
+OPERATIONS = st.lists(
     st.one_of(
         st.tuples(st.just("write"), PATHS, st.binary(max_size=8)),
         st.tuples(st.just("mode"), PATHS, st.sampled_from([0o600, 0o755, 0o700])),
@@ -647,45 +655,45 @@ DEEDS = st.lists(
 )
 
 
-def do(root: Path, deed: str, path: str, what: object) -> None:
-    place = root / path
-    if any(above.is_symlink() for above in place.parents if above != root):
+def apply_operation(root: Path, operation: str, path: str, argument: object) -> None:
+    target = root / path
+    if any(parent.is_symlink() for parent in target.parents if parent != root):
         return
     try:
-        match deed:
-            case "write" if not place.is_symlink():
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.write_bytes(what)  # type: ignore[arg-type]
-            case "mode" if not place.is_symlink():
-                place.chmod(what)  # type: ignore[arg-type]
+        match operation:
+            case "write" if not target.is_symlink():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(argument)  # type: ignore[arg-type]
+            case "mode" if not target.is_symlink():
+                target.chmod(argument)  # type: ignore[arg-type]
             case "folder":
-                place.mkdir(parents=True, exist_ok=True)
+                target.mkdir(parents=True, exist_ok=True)
             case "link":
-                place.symlink_to(what)  # type: ignore[arg-type]
+                target.symlink_to(argument)  # type: ignore[arg-type]
             case "remove":
-                shutil.rmtree(place) if place.is_dir() and not place.is_symlink() else place.unlink()
+                shutil.rmtree(target) if target.is_dir() and not target.is_symlink() else target.unlink()
     except OSError:
         pass
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(DEEDS, min_size=1, max_size=4), st.data())
+@given(st.lists(OPERATIONS, min_size=1, max_size=4), st.data())
 def test_every_step_of_any_history_can_be_restored(
     history: list[list[tuple[str, str, object]]], data: st.DataObject
 ):
-    with tempfile.TemporaryDirectory() as place:
-        root = Path(place) / "workspace"
+    with tempfile.TemporaryDirectory() as temporary:
+        root = Path(temporary) / "workspace"
         root.mkdir()
-        store, steps = Store(Path(place) / "snapshots", root), []
-        for step, deeds in enumerate(history):
-            for deed in deeds:
-                do(root, *deed)
+        store, steps = Store(Path(temporary) / "snapshots", root), []
+        for step, operations in enumerate(history):
+            for operation in operations:
+                apply_operation(root, *operation)
             change = store.snapshot(step)
-            steps.append(seen(root))
+            steps.append(read_tree(root))
             assert bool(change) == (steps[-1] != (steps[-2] if step else {}))
         for step in data.draw(st.permutations(range(len(steps)))):
             store.restore(step, root)
-            assert seen(root) == steps[step]
+            assert read_tree(root) == steps[step]
             assert {path: entry.kind for path, entry in store.state(step).items()} == {
                 path: kind for path, (kind, _, _) in steps[step].items()
             }

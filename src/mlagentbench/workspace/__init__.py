@@ -1,1 +1,1 @@
-"""The files that an agent may touch, and their history."""
+"""The files that an agent works on, and their history."""

@@ -1,14 +1,14 @@
-"""What changed between two states, as text."""
+"""Formats the difference between two states of a workspace as text."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from difflib import unified_diff
 from io import StringIO
 
 from mlagentbench.workspace.manifest import Entry, State
 from mlagentbench.workspace.paths import format_path, format_size
 
-MAX_DIFF_FILE_BYTES = 256 << 10  # bytes of a file
-MAX_LINE_PAIRS = 4_000_000  # lines times lines: beyond, finding the difference can take minutes
+MAX_DIFF_FILE_BYTES = 256 << 10
+MAX_LINE_PAIRS = 4_000_000  # lines times lines: with more, computing the diff can take minutes
 
 ReadContent = Callable[[str, Entry], bytes]
 
@@ -21,24 +21,18 @@ def format_diff(
     max_chars: int,
     max_line_pairs: int = MAX_LINE_PAIRS,
 ) -> str:
-    """A unified diff of the text files; other changes are one line each."""
+    """Return a unified diff of the text files, and one line for each other change."""
     text: list[str] = []
-    left = max_chars
+    chars_left = max_chars
     for path in sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path)):
         before, after = old.get(path), new.get(path)
-        lines = _diff_file(
-            path,
-            _decode_text(path, before, old_content),
-            _decode_text(path, after, new_content),
-            max_line_pairs,
-        )
-        for line in (
-            lines
-            if lines is not None
-            else [f"{format_path(path)}: {_describe_entry(before)} -> {_describe_entry(after)}\n"]
-        ):
-            left -= len(line)
-            if left < 0:
+        old_text, new_text = _decode_text(path, before, old_content), _decode_text(path, after, new_content)
+        lines: Iterable[str] | None = _diff_file(path, old_text, new_text, max_line_pairs)
+        if lines is None:
+            lines = [f"{format_path(path)}: {_describe_entry(before)} -> {_describe_entry(after)}\n"]
+        for line in lines:
+            chars_left -= len(line)
+            if chars_left < 0:
                 return "".join([*text, "... (cut off)\n"])
             text.append(line)
     return "".join(text)
@@ -59,12 +53,12 @@ def _mark_missing_newlines(lines: Iterator[str]) -> Iterator[str]:
         yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
 
 
-def _decode_text(path: str, entry: Entry | None, content: ReadContent) -> str | None:
+def _decode_text(path: str, entry: Entry | None, read_content: ReadContent) -> str | None:
     if entry is None:
         return ""
     if entry.kind != "file" or entry.size > MAX_DIFF_FILE_BYTES:
         return None
-    data = content(path, entry)
+    data = read_content(path, entry)
     try:
         return None if b"\0" in data else data.decode()
     except UnicodeDecodeError:

@@ -1,6 +1,6 @@
-"""The files the agent may touch, for the harness to read and write without being led astray.
+"""Reads and writes an agent's workspace safely from the host.
 
-The agent's processes may have left anything here: links to the host, pipes, locked folders.
+The agent's processes may leave anything there: links to the host, pipes, locked folders.
 """
 
 import errno
@@ -26,7 +26,7 @@ from mlagentbench.workspace.tree import (
 )
 
 MAX_READ_BYTES = 16 << 20
-MAX_COPY_BYTES = 8 << 30  # a sparse file says it is huge, and its copy would be
+MAX_COPY_BYTES = 8 << 30  # a sparse file may claim to be huge, and its copy would be
 
 MACHINE_ERRNOS = {
     errno.ENOSPC,
@@ -40,10 +40,10 @@ MACHINE_ERRNOS = {
 ERRNO_MESSAGES = {
     errno.ENOENT: "{} does not exist",
     errno.EISDIR: "{} is a folder",
-    errno.ENOTDIR: "{} is not a folder, or lies below a file",
-    errno.ELOOP: "{} is a link or lies behind one, and links are not followed",
-    errno.EACCES: "no permission for {}",
-    errno.EPERM: "no permission for {}",
+    errno.ENOTDIR: "{} is not a folder, or is below a file",
+    errno.ELOOP: "{} is a link or below one, and links are not followed",
+    errno.EACCES: "permission denied: {}",
+    errno.EPERM: "permission denied: {}",
     errno.ENAMETOOLONG: "the name {} is too long",
     errno.ENXIO: "{} is not a regular file",
 }
@@ -52,7 +52,7 @@ EntryKind = Literal["file", "folder", "link", "other"]
 
 
 class FolderEntry(NamedTuple):
-    """One thing in a folder; as text, the way an agent reads it."""
+    """One entry of a folder; str() gives the line that an agent sees."""
 
     name: str
     kind: EntryKind
@@ -72,7 +72,16 @@ class FolderEntry(NamedTuple):
 
 
 class Workspace:
-    """A folder of the agent's, seen from the host; paths are as the agent writes them."""
+    """An agent's folder on the host; paths are given_path as the agent writes them.
+
+    Every method raises an ActionError, with a message for the agent, if the path cannot be used, and a Fault
+    if the machine fails, for example because the disk is full.
+
+    Args:
+        root: The folder on the host.
+        read_only: Path patterns that the task protects from changes.
+        owner: The user and group id of files that are written; by default they belong to this process.
+    """
 
     def __init__(self, root: Path, read_only: tuple[str, ...] = (), owner: int | None = None) -> None:
         self.root = root.resolve()
@@ -80,37 +89,37 @@ class Workspace:
         self._read_only = PathPatterns(read_only)
 
     def read(self, path: str, max_bytes: int = MAX_READ_BYTES) -> tuple[bytes, int]:
-        """The first `cap` bytes of a file, and its full size."""
+        """Return the first `max_bytes` bytes of a file, and its full size."""
         with (
             _translate_os_errors(path),
-            TreeWalker(self.root) as walk,
-            _open_file(walk, normalize_path(path)) as fd,
+            TreeWalker(self.root) as walker,
+            _open_file(walker, normalize_path(path)) as fd,
         ):
             size = os.fstat(fd).st_size
             return b"".join(read_chunks(fd, min(max_bytes, size))), size
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file of that name."""
-        with _translate_os_errors(path), TreeWalker(self.root) as walk:
+        """Tell whether there is a file with that path."""
+        with _translate_os_errors(path), TreeWalker(self.root) as walker:
             try:
-                return _existing_mode(walk, normalize_path(path)) is not None
-            except (FileNotFoundError, NotADirectoryError):  # nor is there a folder for it
+                return _existing_mode(walker, normalize_path(path)) is not None
+            except (FileNotFoundError, NotADirectoryError):  # its folder does not exist
                 return False
 
     def write(self, path: str, content: bytes) -> None:
-        """Puts a file in place, whole or not at all; folders above it are made."""
-        with _translate_os_errors(path), TreeWalker(self.root) as walk:
-            self._write_file(walk, self._require_writable(path), [content])
+        """Write a file atomically; missing parent folders are created."""
+        with _translate_os_errors(path), TreeWalker(self.root) as walker:
+            self._write_file(walker, self._require_writable(path), [content])
 
     def append(self, path: str, content: bytes) -> None:
-        """Adds to the end of a file, or begins one."""
-        with _translate_os_errors(path), TreeWalker(self.root) as walk:
+        """Append to a file, or create it."""
+        with _translate_os_errors(path), TreeWalker(self.root) as walker:
             name = self._require_writable(path)
-            if _existing_mode(walk, name) is None:
-                return self._write_file(walk, name, [content])
-            folder, _, last = name.rpartition("/")
+            if _existing_mode(walker, name) is None:
+                return self._write_file(walker, name, [content])
+            folder, _, base = name.rpartition("/")
             flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            fd = os.open(last, flags, dir_fd=walk.open_folder(folder))
+            fd = os.open(base, flags, dir_fd=walker.open_folder(folder))
             try:
                 size = os.fstat(fd).st_size
                 try:
@@ -122,118 +131,123 @@ class Workspace:
                 os.close(fd)
 
     def copy(self, source: str, target: str, max_bytes: int = MAX_COPY_BYTES) -> None:
-        """Copies one file; a new one takes over the mode."""
+        """Copy one file; a new file gets the mode of the source."""
         with (
             _translate_os_errors(source),
-            TreeWalker(self.root) as reading,
-            _open_file(reading, normalize_path(source)) as fd,
+            TreeWalker(self.root) as source_walker,
+            _open_file(source_walker, normalize_path(source)) as fd,
         ):
             status = os.fstat(fd)
             if status.st_size > max_bytes:
                 raise ActionError(f"{format_path(source)} is too big to copy ({format_size(status.st_size)})")
-            with _translate_os_errors(target), TreeWalker(self.root) as walk:
+            with _translate_os_errors(target), TreeWalker(self.root) as walker:
                 self._write_file(
-                    walk, self._require_writable(target), read_chunks(fd, status.st_size), status.st_mode
+                    walker, self._require_writable(target), read_chunks(fd, status.st_size), status.st_mode
                 )
 
     def remove(self, path: str) -> None:
-        """Removes one file, or a link itself."""
-        with _translate_os_errors(path), TreeWalker(self.root) as walk:
+        """Remove one file, or a link itself."""
+        with _translate_os_errors(path), TreeWalker(self.root) as walker:
             folder, _, name = self._require_writable(path).rpartition("/")
-            os.unlink(name, dir_fd=walk.open_folder(folder))
+            os.unlink(name, dir_fd=walker.open_folder(folder))
 
     def list_folder(self, path: str = ".") -> list[FolderEntry]:
-        """What a folder holds, sorted by name."""
-        with _translate_os_errors(path), TreeWalker(self.root) as walk:
-            return _list_folder(walk, normalize_path(path))
+        """Return the entries of a folder, sorted by name."""
+        with _translate_os_errors(path), TreeWalker(self.root) as walker:
+            return _list_folder(walker, normalize_path(path))
 
     def copy_in(self, source: Path) -> None:
-        """Copies a tree of the host's in, read-only files and all; links in it are left out."""
+        """Copy a folder of the host into the workspace, including read-only paths; links are skipped."""
         if not source.is_dir():
             raise Fault(f"{source} is not a folder")
-        with os_errors_as_faults(str(source)), TreeWalker(self.root) as walk:
-            for folder, inner, names in os.walk(source, onerror=_raise):
-                # Compiled leftovers of an earlier run are no part of a starter.
-                wanted = (name for name in sorted(inner) if name != "__pycache__")
-                inner[:] = [name for name in wanted if not Path(folder, name).is_symlink()]
-                here = Path(folder).relative_to(source)
-                walk.open_folder("" if here == Path() else str(here), create=True, owner=self.owner)
-                for name in sorted(names):
-                    self._copy_in_file(walk, Path(folder, name), str(here / name))
+        with os_errors_as_faults(str(source)), TreeWalker(self.root) as walker:
+            for folder, subfolders, files in os.walk(source, onerror=_raise):
+                # Bytecode of an earlier run does not belong to a starter.
+                names = (name for name in sorted(subfolders) if name != "__pycache__")
+                subfolders[:] = [name for name in names if not Path(folder, name).is_symlink()]
+                relative = Path(folder).relative_to(source)
+                path = "" if relative == Path() else str(relative)
+                walker.open_folder(path, create=True, owner=self.owner)
+                for name in sorted(files):
+                    self._copy_in_file(walker, Path(folder, name), str(relative / name))
 
-    def _copy_in_file(self, walk: TreeWalker, source: Path, path: str) -> None:
+    def _copy_in_file(self, walker: TreeWalker, source: Path, path: str) -> None:
         status = source.lstat()
         if not stat.S_ISREG(status.st_mode):
             return
         with source.open("rb", buffering=0) as file:
-            # A package may be installed read-only, or for one user: what the agent is given is its own.
+            # A package may be installed read-only, or for one user; the agent owns its copy.
             mode = 0o755 if status.st_mode & 0o100 else 0o644
-            self._write_file(walk, path, read_chunks(file.fileno(), status.st_size), mode)
+            self._write_file(walker, path, read_chunks(file.fileno(), status.st_size), mode)
 
     def is_read_only(self, path: str) -> bool:
-        """Whether the task forbids changing this path."""
+        """Tell whether the task forbids changing this path."""
         return self._read_only.matches(normalize_path(path))
 
     def find_read_only_paths(self) -> list[str]:
-        """What there is that the sandbox must bind read-only; a folder stands for all that it holds."""
-        found, pending = [], [""]
-        with os_errors_as_faults("read-only files"), TreeWalker(self.root, required_mode=0o500) as walk:
+        """Return the existing paths that the sandbox must mount read-only; a folder covers its content."""
+        paths, pending = [], [""]
+        with os_errors_as_faults("read-only files"), TreeWalker(self.root, required_mode=0o500) as walker:
             while pending:
                 folder = pending.pop()
-                for listed in _list_folder(walk, folder):
-                    path = f"{folder}/{listed.name}" if folder else listed.name
-                    if listed.kind in ("file", "folder") and self._read_only.matches(path):
-                        found.append(path)
-                    elif listed.kind == "folder" and self._read_only.may_match_below(path):
+                for entry in _list_folder(walker, folder):
+                    path = f"{folder}/{entry.name}" if folder else entry.name
+                    if entry.kind in ("file", "folder") and self._read_only.matches(path):
+                        paths.append(path)
+                    elif entry.kind == "folder" and self._read_only.may_match_below(path):
                         pending.append(path)
-        return sorted(found)
+        return sorted(paths)
 
     def unlock(self) -> None:
-        """Open to its owner what every command must pass through, or none could begin after a script has locked it."""
-        self.root.mkdir(exist_ok=True)  # without a sandbox, a script can remove even that
-        above = {str(folder) for path in self.find_read_only_paths() for folder in Path(path).parents} - {"."}
-        with os_errors_as_faults("the workspace"), TreeWalker(self.root, required_mode=0o700) as walk:
-            for folder in ["", *sorted(above)]:
-                fd = walk.open_folder(folder)
+        """Give the owner access to the folders that every command needs, in case a script locked them."""
+        self.root.mkdir(exist_ok=True)  # without a sandbox, a script can remove even the workspace
+        parents = {str(folder) for path in self.find_read_only_paths() for folder in Path(path).parents} - {
+            "."
+        }
+        with os_errors_as_faults("the workspace"), TreeWalker(self.root, required_mode=0o700) as walker:
+            for folder in ["", *sorted(parents)]:
+                fd = walker.open_folder(folder)
                 mode = stat.S_IMODE(os.fstat(fd).st_mode)
                 if mode & 0o700 != 0o700:
                     os.fchmod(fd, mode | 0o700)
-            walk.relaxed_modes.clear()  # they stay open
+            walker.relaxed_modes.clear()  # keep the new modes
 
-    def _require_writable(self, given: str) -> str:
-        path = normalize_path(given)
+    def _require_writable(self, given_path: str) -> str:
+        path = normalize_path(given_path)
         if not path:
-            raise ActionError(f"{format_path(given)} is a folder")
+            raise ActionError(f"{format_path(given_path)} is a folder")
         if self._read_only.matches(path):
-            raise ActionError(f"{format_path(given)} is read-only")
+            raise ActionError(f"{format_path(given_path)} is read-only")
         if self._read_only.names_path_below(path):
-            raise ActionError(f"{format_path(given)} is read-only: it is a folder that holds read-only files")
+            raise ActionError(
+                f"{format_path(given_path)} is read-only: it is a folder that contains read-only files"
+            )
         return path
 
-    def _write_file(self, walk: TreeWalker, path: str, content: Iterable[bytes], mode: int = 0o644) -> None:
+    def _write_file(self, walker: TreeWalker, path: str, content: Iterable[bytes], mode: int = 0o644) -> None:
         folder, _, name = path.rpartition("/")
-        above = walk.open_folder(folder, create=True, owner=self.owner)
-        old = _existing_mode(walk, path)
+        parent = walker.open_folder(folder, create=True, owner=self.owner)
+        old_mode = _existing_mode(walker, path)
         temporary = f".{secrets.token_hex(8)}.part"
-        fd = os.open(temporary, CREATE_FLAGS, 0o600, dir_fd=above)
+        fd = os.open(temporary, CREATE_FLAGS, 0o600, dir_fd=parent)
         try:
             for chunk in content:
                 write_all(fd, chunk)
-            set_owner_and_mode(fd, self.owner, mode if old is None else old)
-            os.rename(temporary, name, src_dir_fd=above, dst_dir_fd=above)
+            set_owner_and_mode(fd, self.owner, mode if old_mode is None else old_mode)
+            os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
         except BaseException:
             with suppress(OSError):
-                os.unlink(temporary, dir_fd=above)
+                os.unlink(temporary, dir_fd=parent)
             raise
         finally:
             os.close(fd)
 
 
 @contextmanager
-def _open_file(walk: TreeWalker, path: str) -> Iterator[int]:
+def _open_file(walker: TreeWalker, path: str) -> Iterator[int]:
     if not path:
         raise IsADirectoryError(errno.EISDIR, "is a folder")
-    fd = walk.open_file(path)
+    fd = walker.open_file(path)
     try:
         yield fd
     finally:
@@ -245,40 +259,40 @@ def _raise(error: OSError) -> None:
 
 
 @contextmanager
-def _translate_os_errors(given: str) -> Iterator[None]:
+def _translate_os_errors(given_path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         if error.errno in MACHINE_ERRNOS:
-            raise os_error_to_fault(error, format_path(given)) from error
-        sentence = ERRNO_MESSAGES.get(error.errno or 0, f"{{}}: {error.strerror}")
-        raise ActionError(sentence.format(format_path(given))) from error
+            raise os_error_to_fault(error, format_path(given_path)) from error
+        message = ERRNO_MESSAGES.get(error.errno or 0, f"{{}}: {error.strerror}")
+        raise ActionError(message.format(format_path(given_path))) from error
 
 
-def _existing_mode(walk: TreeWalker, path: str) -> int | None:
-    """The mode of the file to be replaced, if there is one; anything but a file may not be replaced."""
+def _existing_mode(walker: TreeWalker, path: str) -> int | None:
+    """Return the mode of the file to replace, if it exists; anything but a regular file is an error."""
     folder, _, name = path.rpartition("/")
     try:
-        mode = os.lstat(name, dir_fd=walk.open_folder(folder)).st_mode
+        mode = os.lstat(name, dir_fd=walker.open_folder(folder)).st_mode
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(mode):
-        wrong = {stat.S_IFDIR: errno.EISDIR, stat.S_IFLNK: errno.ELOOP}.get(stat.S_IFMT(mode), errno.ENXIO)
-        raise OSError(wrong, os.strerror(wrong))
+        number = {stat.S_IFDIR: errno.EISDIR, stat.S_IFLNK: errno.ELOOP}.get(stat.S_IFMT(mode), errno.ENXIO)
+        raise OSError(number, os.strerror(number))
     return mode & PERMISSION_BITS
 
 
-def _list_folder(walk: TreeWalker, folder: str) -> list[FolderEntry]:
-    found = []
-    fd = walk.open_folder(folder)
+def _list_folder(walker: TreeWalker, folder: str) -> list[FolderEntry]:
+    listed = []
+    fd = walker.open_folder(folder)
     with os.scandir(fd) as entries:
         for entry in entries:
             status = entry.stat(follow_symlinks=False)
             if stat.S_ISLNK(status.st_mode):
-                found.append(FolderEntry(entry.name, "link", 0, os.readlink(entry.name, dir_fd=fd)))
+                listed.append(FolderEntry(entry.name, "link", 0, os.readlink(entry.name, dir_fd=fd)))
             elif stat.S_ISDIR(status.st_mode):
-                found.append(FolderEntry(entry.name, "folder", 0))
+                listed.append(FolderEntry(entry.name, "folder", 0))
             else:
                 kind: EntryKind = "file" if stat.S_ISREG(status.st_mode) else "other"
-                found.append(FolderEntry(entry.name, kind, status.st_size))
-    return sorted(found)
+                listed.append(FolderEntry(entry.name, kind, status.st_size))
+    return sorted(listed)

@@ -1,4 +1,4 @@
-"""What changed at each step, one line a step, only ever added to."""
+"""The append-only manifest of a workspace: one line per step with what it changed."""
 
 import json
 import os
@@ -36,18 +36,18 @@ class ManifestLine(NamedTuple):
 
 
 class Manifest:
-    """The lines of one run; a torn last one, left by a kill or a full disk, does not count."""
+    """The manifest file of one run; an incomplete last line, left by a kill or a full disk, is ignored."""
 
     def __init__(self, path: Path) -> None:
         self._journal = Journal(path)
 
     def lines(self) -> Iterator[ManifestLine]:
-        """All the lines, oldest first."""
+        """Yield all lines, oldest first."""
         for line, _ in self._lines_with_offsets():
             yield line
 
     def state(self, step: int | None = None) -> State:
-        """Everything there was after a step, or after the last."""
+        """Return everything that existed after a step, by default after the last."""
         state: State = {}
         for line in self.lines():
             if step is not None and line.step > step:
@@ -58,14 +58,14 @@ class Manifest:
         return state
 
     def append(self, line: ManifestLine) -> None:
-        """Adds a line, whole or not at all."""
-        # Names need not be UTF-8; escaped, they survive as they are.
+        """Append a line atomically."""
+        # Names may be invalid UTF-8; ASCII escapes preserve them.
         changed = {path: _entry_to_json(entry) for path, entry in line.changed.items()}
         record = {"step": line.step, "changed": changed, "removed": line.removed}
         self._journal.append(json.dumps(record, ensure_ascii=True, separators=(",", ":")))
 
     def truncate(self, step: int | None = None) -> int | None:
-        """Cuts off a torn last line, and with `step` all the lines after it; the last step that is left."""
+        """Remove an incomplete last line, and all lines after `step`; return the last remaining step."""
         end, last = 0, None
         for line, offset in self._lines_with_offsets():
             if step is not None and line.step > step:
@@ -102,7 +102,7 @@ def _parse_line(record: dict[str, Any]) -> ManifestLine:
 
 
 def _check_inside(path: str) -> str:
-    # A published run is someone else's: its paths must not lead out of the folder it is restored to.
+    # A published run is not trusted: its paths must not lead out of the folder that it is restored to.
     if not UNSAFE_PARTS.isdisjoint(path.split("/")):
         raise ValueError(path)
     return _check_name(path)
@@ -112,11 +112,10 @@ def _parse_entry(fields: dict[str, Any]) -> Entry:
     entry = Entry(**fields)
     _check_integer(entry.size)
     _check_name(entry.target)
-    right = (
-        entry.kind in ("file", "folder", "link")
-        and _check_integer(entry.mode) == entry.mode & PERMISSION_BITS
-    )
-    if not right or (entry.kind == "link" and not entry.target):
+    is_known_kind = entry.kind in ("file", "folder", "link")
+    if not is_known_kind or _check_integer(entry.mode) != entry.mode & PERMISSION_BITS:
+        raise ValueError(fields)
+    if entry.kind == "link" and not entry.target:
         raise ValueError(fields)
     if entry.kind == "file" and not HASH_PATTERN.fullmatch(entry.hash):
         raise ValueError(fields)
@@ -124,13 +123,13 @@ def _parse_entry(fields: dict[str, Any]) -> Entry:
 
 
 def _check_integer(number: object) -> int:
-    if type(number) is not int or not 0 <= number < 1 << 63:  # True is no number of steps
+    if type(number) is not int or not 0 <= number < 1 << 63:  # bool is a subclass of int
         raise ValueError(number)
     return number
 
 
 def _check_name(text: str) -> str:
-    """What the kernel takes for a name: no NUL, and no half of a character."""
+    """Reject what the kernel does not accept as a name: NUL bytes and unpaired surrogates."""
     if b"\0" in os.fsencode(text):
         raise ValueError(text)
     return text

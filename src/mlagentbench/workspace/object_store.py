@@ -1,4 +1,4 @@
-"""Contents by their hash, each stored once; never half of one under its name."""
+"""Stores file contents by hash, each once; an object is complete as soon as its name exists."""
 
 import os
 import re
@@ -15,33 +15,33 @@ from mlagentbench.workspace.paths import format_size
 from mlagentbench.workspace.scan import WorkspaceTooLarge
 from mlagentbench.workspace.tree import CHUNK_BYTES, CREATE_FLAGS, read_chunks, write_all
 
-MIN_COMPRESS_BYTES = 4096  # one block of most disks: compressing less saves nothing
+MIN_COMPRESS_BYTES = 4096  # one block of most file systems: compressing less saves nothing
 SAMPLE_BYTES = 16 << 10
 MAX_COMPRESSED_RATIO = 0.9
 HASH_PATTERN = re.compile("[0-9a-f]{64}")
 
 
 class ObjectStore:
-    """A folder of contents; those in `known` lie elsewhere and are not stored again."""
+    """A folder of contents; those in `external` are stored elsewhere and not stored again."""
 
-    def __init__(self, folder: Path, known: Mapping[str, Path]) -> None:
+    def __init__(self, folder: Path, external: Mapping[str, Path]) -> None:
         self.folder = folder
         self.partial = folder.parent / "partial"
-        self._external = known
+        self._external = external
         self._compressor = ZstdCompressor(level=3)
-        self.max_total_bytes: int | None = None  # bytes of all contents together
+        self.max_total_bytes: int | None = None  # of all contents together
         self._total_bytes = 0
 
     def open_for_writing(self) -> None:
-        """Makes the folders, and clears away what a killed writer left half done."""
+        """Create the folders, and remove incomplete files of a killed writer."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.partial.mkdir(exist_ok=True)
-        for left in self.partial.iterdir():
-            left.unlink()
+        for path in self.partial.iterdir():
+            path.unlink()
         self._total_bytes = sum(path.stat().st_size for path in self.folder.glob("*/*"))
 
     def put(self, fd: int) -> tuple[str, int]:
-        """Stores the content of an open file; its hash and size."""
+        """Store the content of an open file; return its hash and size."""
         size = os.fstat(fd).st_size
         if size <= CHUNK_BYTES:
             data = b"".join(read_chunks(fd, size))
@@ -55,26 +55,24 @@ class ObjectStore:
         name = digest.hexdigest()
         if self._has(name):
             return name, size
-        worth = self._is_compressible(os.pread(fd, CHUNK_BYTES, 0)) or self._is_compressible(
-            os.pread(fd, CHUNK_BYTES, size // 2)
-        )
+        compress = any(self._is_compressible(os.pread(fd, CHUNK_BYTES, offset)) for offset in (0, size // 2))
         os.lseek(fd, 0, os.SEEK_SET)
-        return self._write(read_chunks(fd, size), worth), size
+        return self._write(read_chunks(fd, size), compress), size
 
-    def read_chunks(self, name: str, size: int, what: str) -> Iterator[bytes]:
-        """The content piece by piece; the end is reached only if it was the right one."""
-        digest, left = blake3(), size
+    def read_chunks(self, name: str, size: int, subject: str) -> Iterator[bytes]:
+        """Yield the content in chunks; raise a Fault at the end if it does not match its hash."""
+        digest, bytes_left = blake3(), size
         try:
-            for chunk in self._read_stored(name, what):
+            for chunk in self._read_stored(name, subject):
                 digest.update(chunk)
-                left -= len(chunk)
-                if left < 0:
+                bytes_left -= len(chunk)
+                if bytes_left < 0:
                     break
                 yield chunk
         except ZstdError:
-            left = -1
-        if left or digest.hexdigest() != name:
-            raise Fault(f"{what}: its stored content {name[:12]} is damaged")
+            bytes_left = -1
+        if bytes_left or digest.hexdigest() != name:
+            raise Fault(f"{subject}: its stored content {name[:12]} is damaged")
 
     def _path(self, name: str) -> str:
         return f"{self.folder}/{name[:2]}/{name[2:]}"
@@ -85,17 +83,17 @@ class ObjectStore:
         path = self._path(name)
         return Path(path).exists() or Path(f"{path}.zst").exists()
 
-    def _read_stored(self, name: str, what: str) -> Iterator[bytes]:
+    def _read_stored(self, name: str, subject: str) -> Iterator[bytes]:
         path = Path(self._path(name))
-        packed = path.with_name(f"{path.name}.zst")
-        for place in (self._external.get(name), path):
-            if place is not None and place.is_file():
-                with place.open("rb", buffering=0) as file:
+        compressed = path.with_name(f"{path.name}.zst")
+        for candidate in (self._external.get(name), path):
+            if candidate is not None and candidate.is_file():
+                with candidate.open("rb", buffering=0) as file:
                     yield from iter(lambda: file.read(CHUNK_BYTES), b"")
                 return
-        if not packed.is_file():
-            raise Fault(f"{what}: its stored content {name[:12]} is missing")
-        with packed.open("rb", buffering=0) as file, ZstdDecompressor().stream_reader(file) as reader:
+        if not compressed.is_file():
+            raise Fault(f"{subject}: its stored content {name[:12]} is missing")
+        with compressed.open("rb", buffering=0) as file, ZstdDecompressor().stream_reader(file) as reader:
             yield from iter(lambda: reader.read(CHUNK_BYTES), b"")
 
     def _is_compressible(self, data: bytes) -> bool:
@@ -110,13 +108,13 @@ class ObjectStore:
         fd = os.open(partial, CREATE_FLAGS, 0o644)
         digest = blake3()
         try:
-            packer = self._compressor.compressobj() if compress else None
+            compressor = self._compressor.compressobj() if compress else None
             for chunk in content:
                 if not name:
                     digest.update(chunk)
-                self._write_counted(fd, packer.compress(chunk) if packer else chunk)
-            if packer:
-                self._write_counted(fd, packer.flush())
+                self._write_counted(fd, compressor.compress(chunk) if compressor else chunk)
+            if compressor:
+                self._write_counted(fd, compressor.flush())
             name = name or digest.hexdigest()
             self._move_into_place(partial, self._path(name) + (".zst" if compress else ""))
         except BaseException:
@@ -129,7 +127,7 @@ class ObjectStore:
         return name
 
     def _write_counted(self, fd: int, data: bytes) -> None:
-        """Counted before it is written: snapshots of what an agent writes anew at every step could fill any disk."""
+        """Check the size limit first: an agent that rewrites files at every step could fill any disk."""
         if self.max_total_bytes is not None and self._total_bytes + len(data) > self.max_total_bytes:
             raise WorkspaceTooLarge(
                 f"the history of the workspace would be larger than {format_size(self.max_total_bytes)}"

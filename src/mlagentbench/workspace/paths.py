@@ -1,4 +1,4 @@
-"""Paths as agents write them, and the globs that mark some of them read-only."""
+"""Paths as agents write them, and the glob patterns that make some of them read-only."""
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
@@ -7,36 +7,38 @@ from mlagentbench.errors import ActionError
 
 SANDBOX_FOLDER = "workspace"  # the workspace is /workspace inside the sandbox
 MAX_FOLDER_DEPTH = 64
-MAX_PATH_BYTES = (
-    4000  # a path longer than the kernel's own limit cannot be used by the agent's programs either
-)
+MAX_PATH_BYTES = 4000  # programs of the agent cannot use longer paths either: the kernel's limit is 4096
 
 Parts = tuple[str, ...]
 
 
-def normalize_path(given: str) -> str:
-    """The path below the workspace that the agent means; the workspace itself is the empty path."""
-    if not given:
-        raise ActionError("a path is needed, but it is empty")
-    if "\0" in given:
-        raise ActionError(f"{format_path(given)} is not a path: it holds a NUL byte")
+def normalize_path(given_path: str) -> str:
+    """Return a path relative to the workspace, without `.` and `..`; the workspace itself is the empty path.
+
+    Raises:
+        ActionError: If the path is empty, malformed, too long or outside the workspace.
+    """
+    if not given_path:
+        raise ActionError("the path is empty")
+    if "\0" in given_path:
+        raise ActionError(f"{format_path(given_path)} is not a path: it contains a NUL byte")
     try:
-        length = len(given.encode("utf-8", "surrogateescape"))
+        length = len(given_path.encode("utf-8", "surrogateescape"))
     except UnicodeEncodeError as error:
-        raise ActionError(f"{format_path(given)} is not a path: it cannot be encoded") from error
-    parts = _resolve_dots(given)
-    if given.startswith("/") and parts is not None:
+        raise ActionError(f"{format_path(given_path)} is not a path: it cannot be encoded") from error
+    parts = _resolve_dots(given_path)
+    if given_path.startswith("/") and parts is not None:
         parts = parts[1:] if parts[:1] == [SANDBOX_FOLDER] else None
     if parts is None:
-        raise ActionError(f"{format_path(given)} is outside the workspace")
+        raise ActionError(f"{format_path(given_path)} is outside the workspace")
     if length > MAX_PATH_BYTES or len(parts) > MAX_FOLDER_DEPTH:
-        raise ActionError(f"{format_path(given)} is too long a path")
+        raise ActionError(f"{format_path(given_path)} is too long for a path")
     return "/".join(parts)
 
 
-def _resolve_dots(given: str) -> list[str] | None:
+def _resolve_dots(given_path: str) -> list[str] | None:
     parts: list[str] = []
-    for part in given.split("/"):
+    for part in given_path.split("/"):
         if part == "..":
             if not parts:
                 return None
@@ -47,13 +49,13 @@ def _resolve_dots(given: str) -> list[str] | None:
 
 
 def format_path(path: str, max_chars: int = 200) -> str:
-    """A path as a person or a model can read it: on one line, without what no terminal can print."""
+    """Format a path for people and models: on one line, with unprintable characters escaped."""
     text = path if len(path) <= max_chars else f"{path[:max_chars]}…"
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def format_size(size: int) -> str:
-    """A number of bytes for people: 1.2 kB."""
+    """Format a number of bytes for people: 1.2 kB."""
     if size < 1000:
         return f"{size} B"
     power = min(len(f"{size:d}") - 1, 15) // 3
@@ -61,24 +63,24 @@ def format_size(size: int) -> str:
 
 
 class PathPatterns:
-    """Marks paths; whatever lies below a marked one is marked too, so `data/` and `data/**` are the same."""
+    """Glob patterns that match paths and everything below them, so `data/` and `data/**` are the same."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self._patterns = [_split(pattern) for pattern in patterns]
 
     def matches(self, path: str) -> bool:
-        """Whether a normal path is marked, or lies below one that is."""
+        """Tell whether a normalized path, or a folder above it, matches a pattern."""
         parts = tuple(path.split("/")) if path else ()
-        above = [parts[:n] for n in range(1, len(parts) + 1)]
-        return any(_match(each, pattern) for pattern in self._patterns for each in above)
+        prefixes = [parts[:n] for n in range(1, len(parts) + 1)]
+        return any(_match(prefix, pattern) for pattern in self._patterns for prefix in prefixes)
 
     def names_path_below(self, path: str) -> bool:
-        """Whether a pattern spells out `path` as a folder that holds something marked."""
+        """Tell whether a pattern literally names something below `path`."""
         parts = tuple(path.split("/")) if path else ()
         return any(len(parts) < len(p) and parts == p[: len(parts)] for p in self._patterns)
 
     def may_match_below(self, path: str) -> bool:
-        """Whether something inside the folder `path` could be marked: if not, nobody needs to look."""
+        """Tell whether something inside the folder `path` could match; if not, the folder can be skipped."""
         parts = tuple(path.split("/")) if path else ()
         return any(_may_match_below(parts, pattern) for pattern in self._patterns)
 

@@ -1,4 +1,4 @@
-"""The history of a workspace: contents by hash, and what changed at each step."""
+"""The history of a workspace: file contents by hash, and what changed at each step."""
 
 import os
 import secrets
@@ -30,11 +30,11 @@ from mlagentbench.workspace.tree import (
 
 MAX_CONTENT_BYTES = 64 << 20
 MAX_DIFF_CHARS = 200_000
-MAX_LINE_PAIRS_PER_STEP = 1_000_000  # lines times lines of one file, where hundreds of steps are told
+MAX_LINE_PAIRS_PER_STEP = 1_000_000  # lines times lines of one file, when hundreds of steps are diffed
 
 
 class ChangedPaths(NamedTuple):
-    """The paths that a step changed; false if there are none."""
+    """The paths that a step changed; falsy if there are none."""
 
     added: tuple[str, ...] = ()
     modified: tuple[str, ...] = ()
@@ -45,22 +45,32 @@ class ChangedPaths(NamedTuple):
 
 
 class Store:
-    """Snapshots of one workspace; without the workspace, only a reader of them."""
+    """Snapshots of one workspace; without a workspace, snapshots can only be read.
+
+    Args:
+        folder: Where the snapshots are stored.
+        workspace: The workspace to take snapshots of and to restore.
+        external: Files that are stored elsewhere, by hash: their content is not stored again.
+    """
 
     def __init__(
-        self, folder: Path, workspace: Path | None = None, known: Mapping[str, Path] = MappingProxyType({})
+        self,
+        folder: Path,
+        workspace: Path | None = None,
+        external: Mapping[str, Path] = MappingProxyType({}),
     ) -> None:
         self.folder = folder
         self.workspace = workspace.resolve() if workspace else None
-        self._objects = ObjectStore(folder / "objects", known)
+        self._objects = ObjectStore(folder / "objects", external)
         self._manifest = Manifest(folder / "manifest.jsonl")
-        self._is_open_for_writing = False  # for writing
+        self._is_open_for_writing = False
         self._last_step: int | None = None
         self._state: State = {}  # after the last step
-        self._signatures: dict[str, Signature] = {}  # a path that still bears this is still what _state says
-        self.mapped_inodes: Callable[[], set[int]] = (
-            set  # inodes of files that somebody can change without a trace
-        )
+        self._signatures: dict[
+            str, Signature
+        ] = {}  # a path with the same signature still has the entry in _state
+        # Inodes of memory-mapped files, which can change without a new signature.
+        self.mapped_inodes: Callable[[], set[int]] = set
 
     def snapshot(
         self,
@@ -69,56 +79,61 @@ class Store:
         max_files: int | None = None,
         max_history_bytes: int | None = None,
     ) -> ChangedPaths:
-        """Records what changed in the workspace since the last snapshot."""
+        """Record what changed in the workspace since the last snapshot.
+
+        Raises:
+            WorkspaceTooLarge: If the workspace or its history exceeds a limit.
+            Fault: If the disk is full, or a later step was already recorded.
+        """
         if self.workspace is None:
-            raise ValueError("this store has no workspace to take a snapshot of")
+            raise ValueError("This store has no workspace.")
         with os_errors_as_faults(f"snapshot of step {step}"):
             self._open_for_writing()
             if self._last_step is not None and step < self._last_step:
-                raise Fault(f"step {step} is already past: the last snapshot is of step {self._last_step}")
+                raise Fault(f"cannot record step {step}: the last snapshot is of step {self._last_step}")
             self._objects.max_total_bytes = max_history_bytes
             started = time.time_ns()
-            with TreeWalker(self.workspace, required_mode=0o700) as walk:
-                found = scan_workspace(walk, WorkspaceLimits(max_bytes, max_files))
-                changed = self._record_changes(walk, found)
-        removed = sorted(self._state.keys() - found.keys())
-        change = ChangedPaths(
-            tuple(sorted(path for path in changed if path not in self._state)),
-            tuple(sorted(path for path in changed if path in self._state)),
-            tuple(removed),
+            with TreeWalker(self.workspace, required_mode=0o700) as walker:
+                signatures = scan_workspace(walker, WorkspaceLimits(max_bytes, max_files))
+                changed = self._record_changes(walker, signatures)
+        removed = sorted(self._state.keys() - signatures.keys())
+        changed_paths = ChangedPaths(
+            added=tuple(sorted(path for path in changed if path not in self._state)),
+            modified=tuple(sorted(path for path in changed if path in self._state)),
+            removed=tuple(removed),
         )
-        if change:
+        if changed_paths:
             self._manifest.append(ManifestLine(step, changed, removed))
             self._last_step = step
             for path in removed:
                 del self._state[path]
             self._state.update(changed)
-        self._signatures = reliable_signatures(found, started, self.mapped_inodes())
-        return change
+        self._signatures = reliable_signatures(signatures, started, self.mapped_inodes())
+        return changed_paths
 
-    def _record_changes(self, walk: TreeWalker, found: dict[str, Signature]) -> State:
+    def _record_changes(self, walker: TreeWalker, signatures: dict[str, Signature]) -> State:
         changed: State = {}
-        seen = self._signatures
-        for path, sign in found.items():
-            if seen.get(path) != sign:
-                entry = self._record_entry(walk, path, sign)
+        known = self._signatures
+        for path, signature in signatures.items():
+            if known.get(path) != signature:
+                entry = self._record_entry(walker, path, signature)
                 if entry != self._state.get(path):
                     changed[path] = entry
         return changed
 
-    def _record_entry(self, walk: TreeWalker, path: str, sign: Signature) -> Entry:
-        mode = sign[0]
+    def _record_entry(self, walker: TreeWalker, path: str, signature: Signature) -> Entry:
+        mode = signature[0]
         if stat.S_ISDIR(mode):
             return Entry("folder", mode & PERMISSION_BITS)
         if stat.S_ISLNK(mode):
             folder, _, name = path.rpartition("/")
-            return Entry("link", target=os.readlink(name, dir_fd=walk.open_folder(folder)))
-        fd = walk.open_file(path)
+            return Entry("link", target=os.readlink(name, dir_fd=walker.open_folder(folder)))
+        fd = walker.open_file(path)
         try:
-            name, size = self._objects.put(fd)
+            content_hash, size = self._objects.put(fd)
         finally:
             os.close(fd)
-        return Entry("file", mode & PERMISSION_BITS, name, size)
+        return Entry("file", mode & PERMISSION_BITS, content_hash, size)
 
     def restore(
         self,
@@ -127,27 +142,45 @@ class Store:
         owner: int | None = None,
         overrides: Mapping[str, Entry] = MappingProxyType({}),
     ) -> None:
-        """Makes a folder exactly what the workspace was after a step, but for what `over` says."""
-        wanted = {**self.state(step), **overrides}
-        ours = folder.resolve() == self.workspace
-        same = {p: s for p, s in self._signatures.items() if ours and self._state.get(p) == wanted.get(p)}
+        """Make a folder identical to the workspace after a step, except for the entries in `overrides`.
+
+        Args:
+            step: The step whose state is restored.
+            folder: The folder to restore to: the workspace itself or any other.
+            owner: The user and group id that the files get; by default they belong to this process.
+            overrides: Entries by path that replace those of the step.
+
+        Raises:
+            Fault: If stored content is missing or damaged, or the disk is full.
+        """
+        state = {**self.state(step), **overrides}
+        is_workspace = folder.resolve() == self.workspace
+        unchanged = {
+            path: signature
+            for path, signature in self._signatures.items()
+            if is_workspace and self._state.get(path) == state.get(path)
+        }
         with os_errors_as_faults(f"restoring step {step}"):
-            if ours:
+            if is_workspace:
                 self._open_for_writing()
                 self._signatures = {}
             restore_state(
-                folder, wanted, lambda path, entry: self._read_chunks(path, entry, step), same, owner
+                folder, state, lambda path, entry: self._read_chunks(path, entry, step), unchanged, owner
             )
-            if ours:
+            if is_workspace:
                 started = time.time_ns()
-                with TreeWalker(folder, required_mode=0o700) as walk:
-                    found = reliable_signatures(
-                        scan_workspace(walk, WorkspaceLimits()), started, self.mapped_inodes()
-                    )
-                self._signatures = {p: s for p, s in found.items() if self._state.get(p) == wanted.get(p)}
+                with TreeWalker(folder, required_mode=0o700) as walker:
+                    signatures = scan_workspace(walker, WorkspaceLimits())
+                self._signatures = {
+                    path: signature
+                    for path, signature in reliable_signatures(
+                        signatures, started, self.mapped_inodes()
+                    ).items()
+                    if self._state.get(path) == state.get(path)
+                }
 
     def rewind(self, step: int) -> None:
-        """Forgets all the steps after this one."""
+        """Remove all later steps from the history."""
         with os_errors_as_faults(f"rewinding to step {step}"):
             self._open_for_writing()
             self._last_step = self._manifest.truncate(step)
@@ -162,31 +195,31 @@ class Store:
             self._is_open_for_writing = True
 
     def state(self, step: int) -> State:
-        """Every file, folder and link there was after a step."""
+        """Return every file, folder and link that existed after a step."""
         with os_errors_as_faults("manifest"):
             return self._manifest.state(step)
 
     def manifest_lines(self) -> Iterator[ManifestLine]:
-        """What each step changed, oldest first."""
+        """Yield what each step changed, oldest first."""
         with os_errors_as_faults("manifest"):
             yield from self._manifest.lines()
 
     def steps_changing(self, path: str) -> list[int]:
-        """The steps that changed a path, oldest first."""
+        """Return the steps that changed a path, oldest first."""
         with os_errors_as_faults("manifest"):
             return [
                 line.step for line in self._manifest.lines() if path in line.changed or path in line.removed
             ]
 
     def tree_hash(self, step: int) -> str:
-        """One hash over all of a state: names, modes, contents, link targets."""
+        """Hash a whole state: names, modes, contents and link targets."""
         digest = blake3()
         for path, entry in sorted(self.state(step).items()):
             digest.update(ascii((path, *entry)).encode() + b"\n")
         return digest.hexdigest()
 
     def read_content(self, step: int, path: str, max_bytes: int = MAX_CONTENT_BYTES) -> bytes:
-        """One file as it was after a step."""
+        """Return the content of one file as it was after a step."""
         name, entry = self._find_file(step, path)
         if entry.size > max_bytes:
             raise ActionError(f"{format_path(path)} is too big ({format_size(entry.size)})")
@@ -194,11 +227,11 @@ class Store:
             return b"".join(self._read_chunks(name, entry, step))
 
     def export(self, step: int, path: str, target: Path) -> None:
-        """Writes one file as it was after a step to a place of the host's, whole or not at all."""
+        """Write one file as it was after a step to a path on the host, atomically."""
         self.export_entry(step, *self._find_file(step, path), target)
 
     def export_entry(self, step: int, path: str, entry: Entry, target: Path) -> None:
-        """The same, of a file that was looked up already: the whole manifest is read for a look."""
+        """Like `export`, for an entry that is already known: a lookup reads the whole manifest."""
         partial = target.with_name(f".{secrets.token_hex(8)}.part")
         with os_errors_as_faults(f"{format_path(path)} at step {step}"):
             fd = os.open(partial, CREATE_FLAGS, 0o644)
@@ -214,7 +247,7 @@ class Store:
                 os.close(fd)
 
     def diff(self, old: int, new: int, max_chars: int = MAX_DIFF_CHARS) -> str:
-        """What changed from one step to another: a unified diff of text, one line for anything else."""
+        """Return what changed between two steps: a unified diff of text files, one line for anything else."""
         with os_errors_as_faults("diff"):
             return format_diff(
                 self.state(old),
@@ -225,28 +258,20 @@ class Store:
             )
 
     def steps_with_changes(self) -> set[int]:
-        """The steps that changed anything."""
+        """Return the steps that changed anything."""
         with os_errors_as_faults("manifest"):
             return {line.step for line in self._manifest.lines()}
 
     def iter_step_diffs(self, after: int = 0, max_chars: int = MAX_DIFF_CHARS) -> Iterator[tuple[int, str]]:
-        """What each step did, as `diff` tells it, in one reading; a content that is not here is only named."""
+        """Yield each step and its diff, reading the manifest once; missing content is not diffed."""
         state: State = {}
         with os_errors_as_faults("diff"):
             for line in self._manifest.lines():
                 if line.step > after:
                     before = {path: state[path] for path in (*line.changed, *line.removed) if path in state}
-                    yield (
-                        line.step,
-                        format_diff(
-                            before,
-                            line.changed,
-                            self._content_or_placeholder,
-                            self._content_or_placeholder,
-                            max_chars,
-                            MAX_LINE_PAIRS_PER_STEP,
-                        ),
-                    )
+                    read = self._content_or_placeholder
+                    diff = format_diff(before, line.changed, read, read, max_chars, MAX_LINE_PAIRS_PER_STEP)
+                    yield line.step, diff
                 for path in line.removed:
                     state.pop(path, None)
                 state.update(line.changed)
@@ -255,10 +280,10 @@ class Store:
         try:
             return b"".join(self._objects.read_chunks(entry.hash, entry.size, format_path(path)))
         except Fault:
-            return b"\0"  # which is no text, so that only kind and size are told
+            return b"\0"  # not text, so the diff shows only kind and size
 
     def find_problems(self) -> list[str]:
-        """What is wrong with the store: every content of every step must be there and be right."""
+        """Check that the content of every step is stored and undamaged; return one message per problem."""
         problems, checked = [], set()
         try:
             for line in self._manifest.lines():

@@ -1,4 +1,4 @@
-"""Folders and files opened one step at a time, so that no link is ever followed."""
+"""Opens folders and files one path component at a time, so that no link is ever followed."""
 
 import errno
 import os
@@ -12,17 +12,18 @@ from typing import Self
 from mlagentbench.errors import Fault
 
 CHUNK_BYTES = 1 << 20
-PERMISSION_BITS = 0o777  # bits kept of a mode: a set-uid file written again by a root harness would be a gift
+PERMISSION_BITS = 0o777  # without set-uid: a harness that runs as root must not restore such a file
 OPEN_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 OPEN_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class TreeWalker:
-    """Opens what lies below a root folder; keeps the last folder open, since neighbours come together.
+    """Opens files and folders below a root folder. The last folder stays open for its other files.
 
-    With `needs`, folders that lack those owner bits have them until the end, and files that cannot be read
-    are readable for a moment: an agent can lock its own files, but not hide them from us.
+    Folders that lack the bits of `required_mode` get them until the walker is closed, and unreadable files
+    are made readable while they are opened: an agent can lock its own files, but not hide them from the
+    harness.
     """
 
     def __init__(self, root: Path, required_mode: int = 0) -> None:
@@ -49,7 +50,7 @@ class TreeWalker:
 
     def _open_root(self) -> int:
         if not self.root.is_dir():
-            raise Fault(f"the folder {self.root} is missing")
+            raise Fault(f"folder {self.root} is missing")
         mode = self.root.lstat().st_mode
         if mode & self.required_mode != self.required_mode:
             self.root.chmod(stat.S_IMODE(mode) | 0o700)
@@ -57,18 +58,18 @@ class TreeWalker:
         return os.open(self.root, OPEN_FOLDER_FLAGS)
 
     def open_folder(self, path: str, create: bool = False, owner: int | None = None) -> int:
-        """The open folder at `path`, good until the next one is asked for."""
+        """Return a descriptor of the folder at `path`, which is valid until the next call."""
         if path == self._last_path:
             return self._fd
         self._close_last_folder()
-        fd, done = self._root_fd, ""
+        fd, opened = self._root_fd, ""
         try:
             for part in path.split("/") if path else ():
-                done = f"{done}/{part}" if done else part
-                inner = self._open_subfolder(part, fd, done, create, owner)
+                opened = f"{opened}/{part}" if opened else part
+                subfolder = self._open_subfolder(part, fd, opened, create, owner)
                 if fd != self._root_fd:
                     os.close(fd)
-                fd = inner
+                fd = subfolder
         except BaseException:
             if fd != self._root_fd:
                 os.close(fd)
@@ -76,38 +77,38 @@ class TreeWalker:
         self._last_path, self._fd = path, fd
         return fd
 
-    def _open_subfolder(self, name: str, above: int, path: str, create: bool, owner: int | None) -> int:
+    def _open_subfolder(self, name: str, parent_fd: int, path: str, create: bool, owner: int | None) -> int:
         if self.required_mode:
-            mode = stat.S_IMODE(os.lstat(name, dir_fd=above).st_mode)
+            mode = stat.S_IMODE(os.lstat(name, dir_fd=parent_fd).st_mode)
             if mode & self.required_mode != self.required_mode:
-                set_mode(name, above, mode | 0o700)
+                set_mode(name, parent_fd, mode | 0o700)
                 self.relaxed_modes.setdefault(path, mode)
         try:
-            return os.open(name, OPEN_FOLDER_FLAGS, dir_fd=above)
+            return os.open(name, OPEN_FOLDER_FLAGS, dir_fd=parent_fd)
         except FileNotFoundError:
             if not create:
                 raise
-            return create_folder(name, above, owner)
+            return create_folder(name, parent_fd, owner)
         except NotADirectoryError as error:
-            if stat.S_ISLNK(os.lstat(name, dir_fd=above).st_mode):
+            if stat.S_ISLNK(os.lstat(name, dir_fd=parent_fd).st_mode):
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path) from error
             raise
 
     def open_file(self, path: str) -> int:
-        """The file at `path`, open for reading; a link, a folder or a pipe is an error."""
+        """Open the file at `path` for reading; a link, a folder or a pipe is an error."""
         folder, _, name = path.rpartition("/")
-        above = self.open_folder(folder)
+        parent_fd = self.open_folder(folder)
         try:
-            fd = os.open(name, OPEN_READ_FLAGS, dir_fd=above)
+            fd = os.open(name, OPEN_READ_FLAGS, dir_fd=parent_fd)
         except PermissionError:
             if not self.required_mode:
                 raise
-            mode = stat.S_IMODE(os.lstat(name, dir_fd=above).st_mode)
-            set_mode(name, above, mode | 0o400)
+            mode = stat.S_IMODE(os.lstat(name, dir_fd=parent_fd).st_mode)
+            set_mode(name, parent_fd, mode | 0o400)
             try:
-                fd = os.open(name, OPEN_READ_FLAGS, dir_fd=above)
+                fd = os.open(name, OPEN_READ_FLAGS, dir_fd=parent_fd)
             finally:
-                set_mode(name, above, mode)
+                set_mode(name, parent_fd, mode)
         mode = os.fstat(fd).st_mode
         if not stat.S_ISREG(mode):
             os.close(fd)
@@ -116,7 +117,7 @@ class TreeWalker:
         return fd
 
     def restore_modes(self) -> None:
-        """Gives folders that were opened by force their modes back, the innermost first."""
+        """Give folders whose modes were relaxed their modes back, the innermost first."""
         for path, mode in reversed(self.relaxed_modes.items()):
             folder, _, name = path.rpartition("/")
             with suppress(FileNotFoundError):
@@ -127,24 +128,24 @@ class TreeWalker:
         self.relaxed_modes.clear()
 
 
-def create_folder(name: str, above: int, owner: int | None) -> int:
-    """A new folder, open; its mode does not depend on the umask."""
-    os.mkdir(name, 0o700, dir_fd=above)
-    fd = os.open(name, OPEN_FOLDER_FLAGS, dir_fd=above)
+def create_folder(name: str, parent_fd: int, owner: int | None) -> int:
+    """Create a folder and return its descriptor; the mode does not depend on the umask."""
+    os.mkdir(name, 0o700, dir_fd=parent_fd)
+    fd = os.open(name, OPEN_FOLDER_FLAGS, dir_fd=parent_fd)
     set_owner_and_mode(fd, owner, 0o755)
     return fd
 
 
 def set_owner_and_mode(fd: int, owner: int | None, mode: int) -> None:
-    """Gives an open file or folder its owner and its mode."""
+    """Set the owner and the mode of an open file or folder."""
     if owner is not None:
         os.fchown(fd, owner, owner)
     os.fchmod(fd, mode & PERMISSION_BITS)
 
 
-def set_mode(name: str, above: int, mode: int) -> None:
-    """chmod that does not follow a link, which Linux offers only by way of /proc."""
-    fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+def set_mode(name: str, parent_fd: int, mode: int) -> None:
+    """Change the mode without following a link; Linux offers this only through /proc."""
+    fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent_fd)
     try:
         if not stat.S_ISLNK(os.fstat(fd).st_mode):
             Path(f"/proc/self/fd/{fd}").chmod(mode)
@@ -153,57 +154,57 @@ def set_mode(name: str, above: int, mode: int) -> None:
 
 
 def read_chunks(fd: int, size: int) -> Iterator[bytes]:
-    """The first `size` bytes of an open file, piece by piece."""
+    """Yield the first `size` bytes of an open file in chunks."""
     while size > 0 and (chunk := os.read(fd, min(size, CHUNK_BYTES))):
         size -= len(chunk)
         yield chunk
 
 
 def write_all(fd: int, data: bytes) -> None:
-    """Writes all of `data`, however many calls the kernel makes of it."""
+    """Write all of `data`, in as many calls as the kernel needs."""
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
 
 
-def remove_tree(name: str, above: int) -> None:
-    """Removes a file, a link or a whole tree.
+def remove_tree(name: str, parent_fd: int) -> None:
+    """Remove a file, a link or a whole tree.
 
-    Inner folders are first moved up beside the outermost, so that no tree is too deep.
+    Subfolders are first moved next to the outermost folder, so that no tree is too deep to remove.
     """
-    if not stat.S_ISDIR(os.lstat(name, dir_fd=above).st_mode):
-        os.unlink(name, dir_fd=above)
+    if not stat.S_ISDIR(os.lstat(name, dir_fd=parent_fd).st_mode):
+        os.unlink(name, dir_fd=parent_fd)
         return
     pending = [name]
     while pending:
         top = pending.pop()
-        set_mode(top, above, 0o700)
-        fd = os.open(top, OPEN_FOLDER_FLAGS, dir_fd=above)
+        set_mode(top, parent_fd, 0o700)
+        fd = os.open(top, OPEN_FOLDER_FLAGS, dir_fd=parent_fd)
         try:
             with os.scandir(fd) as entries:
-                inside = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-            for inner, is_folder in inside:
+                children = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+            for child, is_folder in children:
                 if is_folder:
-                    set_mode(inner, fd, 0o700)  # moving a folder writes to it
+                    set_mode(child, fd, 0o700)  # moving a folder writes to it
                     pending.append(f".removed-{secrets.token_hex(8)}")
-                    os.rename(inner, pending[-1], src_dir_fd=fd, dst_dir_fd=above)
+                    os.rename(child, pending[-1], src_dir_fd=fd, dst_dir_fd=parent_fd)
                 else:
-                    os.unlink(inner, dir_fd=fd)
+                    os.unlink(child, dir_fd=fd)
         finally:
             os.close(fd)
-        os.rmdir(top, dir_fd=above)
+        os.rmdir(top, dir_fd=parent_fd)
 
 
-def os_error_to_fault(error: OSError, what: str) -> Fault:
-    """An error of the machine, said in one line."""
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return Fault(f"disk full: {what}" if full else f"{what}: {error.strerror or error}")
+def os_error_to_fault(error: OSError, subject: str) -> Fault:
+    """Describe an error of the machine in one line."""
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return Fault(f"disk full: {subject}" if is_full else f"{subject}: {error.strerror or error}")
 
 
 @contextmanager
-def os_errors_as_faults(what: str) -> Iterator[None]:
-    """Whatever the machine refuses inside is a fault."""
+def os_errors_as_faults(subject: str) -> Iterator[None]:
+    """Turn an OSError in the body into a Fault that names `subject`."""
     try:
         yield
     except OSError as error:
-        raise os_error_to_fault(error, what) from error
+        raise os_error_to_fault(error, subject) from error
