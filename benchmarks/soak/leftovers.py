@@ -10,7 +10,9 @@ from pathlib import Path
 from mlagentbench.sandbox.cgroups import CGROUP_PREFIX, find_controller_folders
 from mlagentbench.sandbox.launcher import STAGING_FOLDER
 from mlagentbench.sandbox.processes import list_process_tree, read_proc_stat
+from mlagentbench.system.atomic_write import PARTIAL_SUFFIX
 from mlagentbench.system.lock import is_locked
+from mlagentbench.system.stop_token import STOP_FILE
 
 PR_SET_CHILD_SUBREAPER = 36
 EXIT_TIMEOUT_S = 10.0  # for killed processes to disappear
@@ -74,9 +76,10 @@ def _describe_locks(folders: Iterable[Path]) -> Iterator[str]:
 
 
 def _describe_files(home: Path, temporary: Path, out: Path) -> Iterator[str]:
-    strays = [*temporary.iterdir(), *(home / "temporary").glob("*"), *(home / "endpoints").glob("*")]
+    strays = [*temporary.iterdir(), *(home / "temporary").glob("*")]
     strays += home.glob("data/*/*.building-*")
-    strays += [path for pattern in ("*.part", ".run-*", "stop") for path in out.glob(f"**/{pattern}")]
+    for pattern in (f"*{PARTIAL_SUFFIX}", ".run-*", STOP_FILE):
+        strays += out.glob(f"**/{pattern}")
     yield from (f"file {path}" for path in strays if "workspace" not in path.parts)
 
 

@@ -170,7 +170,7 @@ def test_findings_are_printed_as_a_table_or_json_and_decide_the_exit_code(cli, t
     assert (
         done.stdout.splitlines()[1].split() == ["after_the_end", "refused"] and "0 succeeded" in done.stdout
     )
-    assert "after_the_end on toy: refused: the run is over: submitted" in done.stderr
+    assert "after_the_end on toy: refused: The run is over: submitted" in done.stderr
     hole = variant({"grade.py": JOINING_GRADER})
     done = cli("audit", hole, "--attack", "table_rows", "--quick", "--json")
     (finding,) = json.loads(done.stdout)
