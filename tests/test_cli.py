@@ -95,7 +95,7 @@ def test_mistakes_are_one_line_and_exit_code_two(
         ): "there is no list of 'unicorns'; there are: tasks, agents, actions, models, runtimes",
         ("resume", tmp_path): "is not a run",
         ("resume", tmp_path / "nowhere"): "is not a run",
-        ("grade", tmp_path): "no run lies below",
+        ("grade", tmp_path): "No runs found below",
         ("verify", tmp_path): "is not a run",
         ("show", tmp_path): "is not a run",
         ("show", tmp_path / "nowhere"): "neither the folder of a run nor a task",

@@ -1,3 +1,5 @@
+"""Step grades and anytime curves of real runs."""
+
 import json
 import os
 import signal
@@ -25,7 +27,7 @@ from mlagentbench.runner.setup import Setup, prepare_setup
 
 Play = Callable[..., Result]
 Variant = Callable[..., Path]
-LIGHT = """
+COUNTING_GRADER = """
 import os
 from pathlib import Path
 from mlagentbench.errors import InvalidSubmission
@@ -42,13 +44,13 @@ def grade(submission, private):
         file.write(f"graded {{os.getpid()}}\\n")
     seen.append(text)
     if len(seen) > 1:
-        return -1.0  # one submission heard of another
+        return -1.0  # state leaked from one submission to another
     if Path("left").exists():
         return -2.0
     Path("left").write_text("here")
     if "crash" in text:
         os.kill(os.getpid(), 9)
-    if "for ever" in text:
+    if "endless loop" in text:
         while True:
             pass
     rows = [line.split(",") for line in text.split()[1:]]
@@ -58,11 +60,11 @@ def grade(submission, private):
 """
 
 
-def rows(off: float) -> str:
-    return "id,value\n" + "".join(f"{n},{n + off}\n" for n in range(10))
+def csv_rows(offset: float) -> str:
+    return "id,value\n" + "".join(f"{n},{n + offset}\n" for n in range(10))
 
 
-def writes(*contents: str) -> Callable[[Environment], None]:
+def write_submissions(*contents: str) -> Callable[[Environment], None]:
     def act(env: Environment) -> None:
         for content in contents:
             env.step(Call(action="Write File", args={"file_name": "submission.csv", "content": content}))
@@ -72,7 +74,7 @@ def writes(*contents: str) -> Callable[[Environment], None]:
 
 
 @pytest.fixture
-def counted(tmp_path: Path) -> Callable[[], dict[str, int]]:
+def count_calls(tmp_path: Path) -> Callable[[], dict[str, int]]:
     def count() -> dict[str, int]:
         lines = (tmp_path / "count").read_text().split()
         return {word: lines.count(word) for word in ("loaded", "graded")}
@@ -82,20 +84,20 @@ def counted(tmp_path: Path) -> Callable[[], dict[str, int]]:
 
 @pytest.fixture
 def setup(variant: Variant, tmp_path: Path) -> Setup:
-    """The toy with a grader that counts its deeds and starts at once."""
-    light = LIGHT.format(count=str(tmp_path / "count"))
-    folder = variant({"grade.py": light}, "light")
+    """The toy task with a fast grader that logs its calls."""
+    source = COUNTING_GRADER.format(count=str(tmp_path / "count"))
+    folder = variant({"grade.py": source}, "light")
     (folder / "task.toml").write_text("grading_minutes = 0.05\n" + (folder / "task.toml").read_text())
     return prepare_setup(str(folder), "open", "bwrap", lambda line: None)
 
 
 @pytest.fixture
-def played(play: Play, setup: Setup, tmp_path: Path) -> Callable[..., list[Run]]:
-    """Runs that leave these submissions, one after another, and have not been graded by step."""
+def play_runs(play: Play, setup: Setup, tmp_path: Path) -> Callable[..., list[Run]]:
+    """Makes runs with these submissions, one after another, whose steps are not graded yet."""
 
     def play_all(*runs: tuple[str, ...]) -> list[Run]:
         for number, contents in enumerate(runs):
-            play(writes(*contents), f"runs/{number}", setup=setup)
+            play(write_submissions(*contents), f"runs/{number}", setup=setup)
         (tmp_path / "count").write_text("")
         return read_runs([tmp_path / "runs"])
 
@@ -107,47 +109,49 @@ def scores(run: Run) -> list[float | str]:
 
 
 def test_every_step_of_every_run_is_graded_and_each_submission_once(
-    played: Callable[..., list[Run]], counted: Callable[[], dict[str, int]]
+    play_runs: Callable[..., list[Run]], count_calls: Callable[[], dict[str, int]]
 ) -> None:
-    one, other = played(("", rows(4), rows(1)), (rows(1), rows(2), rows(4)))
+    one, other = play_runs(("", csv_rows(4), csv_rows(1)), (csv_rows(1), csv_rows(2), csv_rows(4)))
     assert read_step_grades(one) == () and build_curve(one) == ()
     assert grade_steps([one, other], lambda line: None) == []
     assert scores(one) == ["submission.csv is missing", *["ten rows are needed"] * 2, 4, 4, 1, 1]
     assert scores(other) == ["submission.csv is missing", 1, 1, 2, 2, 4, 4]
     workers = min(len(os.sched_getaffinity(0)), 5)
-    assert counted()["graded"] == 4 and counted()["loaded"] <= workers
+    assert count_calls()["graded"] == 4 and count_calls()["loaded"] <= workers
 
 
-def test_what_is_graded_is_not_graded_again(
-    played: Callable[..., list[Run]], counted: Callable[[], dict[str, int]]
+def test_graded_steps_are_not_graded_again(
+    play_runs: Callable[..., list[Run]], count_calls: Callable[[], dict[str, int]]
 ) -> None:
-    (run,) = played((rows(4), rows(1)))
+    (run,) = play_runs((csv_rows(4), csv_rows(1)))
     grade_steps([run], lambda line: None)
-    before = (run.folder.path / GRADES_FILE).read_bytes(), counted()
+    before = (run.folder.path / GRADES_FILE).read_bytes(), count_calls()
     grade_steps([run], lambda line: None)
-    assert ((run.folder.path / GRADES_FILE).read_bytes(), counted()) == before
+    assert ((run.folder.path / GRADES_FILE).read_bytes(), count_calls()) == before
 
 
-def test_the_grades_are_those_of_one_process_each(played: Callable[..., list[Run]], setup: Setup) -> None:
-    (run,) = played((rows(4), "", rows(1)))
+def test_step_grades_equal_those_of_a_separate_grader_process(
+    play_runs: Callable[..., list[Run]], setup: Setup
+) -> None:
+    (run,) = play_runs((csv_rows(4), "", csv_rows(1)))
     grade_steps([run], lambda line: None)
     store = run.folder.open_store(setup.data, writable=False)
-    for found in read_step_grades(run):
-        alone = grade(setup.task, setup.data, store, found.step, setup.sandbox)
-        assert (found.score, found.invalid) == (alone.score, alone.invalid)
+    for step_grade in read_step_grades(run):
+        alone = grade(setup.task, setup.data, store, step_grade.step, setup.sandbox)
+        assert (step_grade.score, step_grade.invalid) == (alone.score, alone.invalid)
 
 
-@pytest.mark.parametrize("trouble", ["crash", "for ever"])
-def test_a_submission_on_which_the_grader_fails_is_a_fault_and_spoils_no_other(
-    played: Callable[..., list[Run]], trouble: str, tmp_path: Path, until: Callable[..., None]
+@pytest.mark.parametrize("problem", ["crash", "endless loop"])
+def test_a_submission_that_crashes_the_grader_is_a_fault_and_affects_no_other(
+    play_runs: Callable[..., list[Run]], problem: str, tmp_path: Path, until: Callable[..., None]
 ) -> None:
-    (run,) = played((rows(4), trouble, rows(1)))
-    said: list[str] = []
-    (fault,) = grade_steps([run], said.append)
-    assert said == [fault] and fault.startswith("0, step 3: toy/grade.py ")
+    (run,) = play_runs((csv_rows(4), problem, csv_rows(1)))
+    lines: list[str] = []
+    (fault,) = grade_steps([run], lines.append)
+    assert lines == [fault] and fault.startswith("0, step 3: toy/grade.py ")
     assert {grade.step: grade.score for grade in read_step_grades(run)} == {0: None, 1: 4, 2: 4, 5: 1, 6: 1}
     graders = [word for word in (tmp_path / "count").read_text().split() if word.isdigit()]
-    assert len(graders) == 4  # the one with the trouble was asked again in a process of its own
+    assert len(graders) == 4  # the crashing submission was graded again in a separate process
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in graders))
 
 
@@ -157,23 +161,23 @@ def grader(setup: Setup) -> Iterator[ForkingGrader]:
         yield found
 
 
-def test_a_grader_that_was_killed_is_started_again(
-    played: Callable[..., list[Run]],
+def test_a_killed_grader_is_restarted(
+    play_runs: Callable[..., list[Run]],
     setup: Setup,
     grader: ForkingGrader,
-    counted: Callable[[], dict[str, int]],
+    count_calls: Callable[[], dict[str, int]],
 ) -> None:
-    (run,) = played((rows(4), rows(1)))
+    (run,) = play_runs((csv_rows(4), csv_rows(1)))
     store = run.folder.open_store(setup.data, writable=False)
     assert grader.grade(store, 1).score == 4
     assert grader._process
     os.kill(grader._process.pid, signal.SIGKILL)
-    assert grader.grade(store, 3).score == 1  # by a process of its own
+    assert grader.grade(store, 3).score == 1  # in a separate process
     assert grader.grade(store, 1).score == 4
-    assert counted()["loaded"] == 3
+    assert count_calls()["loaded"] == 3
 
 
-def test_a_file_where_a_link_or_a_folder_lies_is_invalid_and_opened_by_nobody(
+def test_a_link_or_a_folder_in_place_of_the_submission_is_invalid_and_never_opened(
     play: Play, setup: Setup, tmp_path: Path
 ) -> None:
     def act(env: Environment) -> None:
@@ -189,25 +193,25 @@ def test_a_file_where_a_link_or_a_folder_lies_is_invalid_and_opened_by_nobody(
     play(act, "runs/0", setup=setup)
     (run,) = read_runs([tmp_path / "runs"])
     grade_steps([run], lambda line: None)
-    kinds = [
+    expected = [
         "submission.csv is missing",
         "submission.csv is a link, not a file",
         "submission.csv is a folder, not a file",
     ]
-    assert scores(run) == kinds
+    assert scores(run) == expected
 
 
-def test_grades_go_when_the_run_goes_on_from_an_earlier_step(played: Callable[..., list[Run]]) -> None:
-    (run,) = played((rows(4), rows(1)))
+def test_rewinding_a_run_removes_its_step_grades(play_runs: Callable[..., list[Run]]) -> None:
+    (run,) = play_runs((csv_rows(4), csv_rows(1)))
     grade_steps([run], lambda line: None)
     RunFolder(run.folder.path).rewind(2)
     assert read_step_grades(run) == ()
 
 
-def test_what_was_graded_while_somebody_went_on_with_the_run_is_not_kept(
-    played: Callable[..., list[Run]], setup: Setup, tmp_path: Path
+def test_grades_of_a_run_that_was_resumed_meanwhile_are_not_stored(
+    play_runs: Callable[..., list[Run]], setup: Setup, tmp_path: Path
 ) -> None:
-    done, changed = played((rows(4), rows(1)), (rows(4), rows(1)))
+    done, changed = play_runs((csv_rows(4), csv_rows(1)), (csv_rows(4), csv_rows(1)))
     source = setup.task.folder / "grade.py"
     wait = f"while not Path({str(tmp_path / 'go')!r}).exists(): pass\n"
     source.write_text(source.read_text().replace("rows = [", f"{wait}    rows = ["))
@@ -223,16 +227,16 @@ def test_what_was_graded_while_somebody_went_on_with_the_run_is_not_kept(
         finally:
             (tmp_path / "go").touch()
         faults = grading.result()
-    assert faults == ["1: somebody went on with it while it was graded; grade it again"]
+    assert faults == ["1: the run was resumed while its steps were graded. Grade it again."]
     assert [grade.score for grade in read_step_grades(done, own_grader_only=False)] == [None, 4, 4, 1, 1]
     assert read_step_grades(changed, own_grader_only=False) == ()
 
 
-def test_a_run_that_goes_on_just_now_is_graded_later(played: Callable[..., list[Run]]) -> None:
-    one, other = played((rows(4),), (rows(4),))
+def test_a_run_in_progress_is_not_graded(play_runs: Callable[..., list[Run]]) -> None:
+    one, other = play_runs((csv_rows(4),), (csv_rows(4),))
     with one.folder.lock():
         assert grade_steps([one, other], lambda line: None) == [
-            f"0: Another process is running {one.folder.path}; grade it when that has ended"
+            f"0: Another process is running {one.folder.path}. Grade it again when that run has finished."
         ]
     assert read_step_grades(one) == () and scores(other)[1:] == [4, 4]
     with one.folder.lock_shared(), one.folder.lock_shared():
@@ -240,16 +244,16 @@ def test_a_run_that_goes_on_just_now_is_graded_later(played: Callable[..., list[
     assert scores(one)[1:] == [4, 4]
 
 
-def test_grades_by_another_grader_are_not_taken_for_the_run_s_own(
-    played: Callable[..., list[Run]], setup: Setup
+def test_grades_by_another_version_of_the_grader_are_not_the_grades_of_the_run(
+    play_runs: Callable[..., list[Run]], setup: Setup
 ) -> None:
-    (run,) = played((rows(4),))
+    (run,) = play_runs((csv_rows(4),))
     source = setup.task.folder / "grade.py"
     source.write_text(source.read_text() + "# other\n")
-    said: list[str] = []
-    grade_steps([run], said.append)
-    assert said == [
-        "note: the task and grader changed since 0 began; these are not the scores that it would have had"
+    lines: list[str] = []
+    grade_steps([run], lines.append)
+    assert lines == [
+        "note: the task and grader changed since 0 started; the step grades are not comparable with its score"
     ]
     assert read_step_grades(run) == () and [
         grade.score for grade in read_step_grades(run, own_grader_only=False)
@@ -260,8 +264,8 @@ def test_grades_by_another_grader_are_not_taken_for_the_run_s_own(
     ]
 
 
-def test_grades_that_one_run_claims_are_not_believed_of_another(played: Callable[..., list[Run]]) -> None:
-    one, other = played((rows(4),), (rows(4),))
+def test_grades_stored_in_one_run_are_not_trusted_for_another(play_runs: Callable[..., list[Run]]) -> None:
+    one, other = play_runs((csv_rows(4),), (csv_rows(4),))
     grade_steps([one], lambda line: None)
     path = one.folder.path / GRADES_FILE
     path.write_text(path.read_text().replace('"score":4.0', '"score":0.0'))
@@ -288,16 +292,16 @@ def test_the_curve_has_the_improvement_of_each_state_and_the_best_so_far(tmp_pat
         pytest.approx(0.2),
     ]
     assert [point.best for point in points] == [None, *(pytest.approx(x) for x in (0.1, 0.4, 0.4, 0.4))]
-    # By hand: nothing yet counts as no improvement, and whoever has ended keeps what there is.
+    # By hand: a curve counts as 0 before its first valid submission, and keeps its last value after its end.
     short = points[:2]
     assert average_curves([points, short], "step", [0, 1, 2, 5]) == pytest.approx([0, 0.1, 0.25, 0.25])
     assert average_curves([points, short], "seconds", [0.5, 2.5]) == pytest.approx([0, 0.25])
 
 
-def test_the_command_grades_all_runs_of_a_folder_and_says_of_which_each_line_is(
-    played: Callable[..., list[Run]], cli: Callable[..., object], tmp_path: Path
+def test_the_command_grades_all_runs_of_a_folder_and_names_the_run_of_each_line(
+    play_runs: Callable[..., list[Run]], cli: Callable[..., object], tmp_path: Path
 ) -> None:
-    played((rows(4),), (rows(1),))
+    play_runs((csv_rows(4),), (csv_rows(1),))
     found = json.loads(cli("grade", tmp_path / "runs", "--every-step", "--json").stdout)
     assert [(row["run"], row["step"], row["score"]) for row in found if row["score"]] == [
         ("0", 1, 4),

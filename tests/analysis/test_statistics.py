@@ -1,4 +1,4 @@
-"""Every formula against a case worked by hand (docs/metrics.md has the same) and against an independent library."""
+"""Every formula against a worked example (see docs/reference/metrics.md) and an independent library."""
 
 import math
 
@@ -31,7 +31,7 @@ from mlagentbench.analysis.statistics import (
 IMPROVEMENTS = [0.31, -0.05, 0.12, 0.4, 0.02, 0.18, 0.27, -0.11]
 
 
-def test_wilson_of_three_in_eight_is_as_by_hand() -> None:
+def test_wilson_interval_of_three_in_eight_matches_the_example_by_hand() -> None:
     assert wilson_interval(3, 8) == pytest.approx((0.13684, 0.69426), abs=1e-5)
 
 
@@ -43,29 +43,29 @@ def test_wilson_agrees_with_statsmodels(of: int) -> None:
         )
 
 
-def test_a_rate_of_nothing_has_no_interval_and_one_of_no_success_begins_at_nought() -> None:
+def test_a_rate_without_runs_has_no_interval_and_one_without_success_starts_at_zero() -> None:
     assert wilson_interval(0, 0) == Interval(None, None)
     assert wilson_interval(0, 8).low == 0.0 and wilson_interval(8, 8).high == 1.0
 
 
-def test_the_mean_of_nothing_is_none_and_never_a_zero() -> None:
+def test_the_mean_of_no_values_is_none_and_not_zero() -> None:
     assert mean([]) is None and mean([0.1, 0.2, 0.6]) == pytest.approx(0.3)
 
 
-def test_the_bootstrap_of_two_values_is_as_by_hand() -> None:
-    # Resamples of 0 and 1 have the means 0, 1/2, 1 with the chances 1/4, 1/2, 1/4.
+def test_the_bootstrap_of_two_values_matches_the_example_by_hand() -> None:
+    # Resamples of 0 and 1 have the means 0, 1/2, 1 with probabilities 1/4, 1/2, 1/4.
     assert bootstrap_interval([0.0, 1.0]) == (0.0, 1.0)
     assert bootstrap_interval([0.0, 1.0], level=0.4) == (0.5, 0.5)
 
 
 def test_the_bootstrap_agrees_with_scipy() -> None:
-    theirs = stats.bootstrap(
+    expected = stats.bootstrap(
         (IMPROVEMENTS,), np.mean, n_resamples=50_000, method="percentile", rng=np.random.default_rng(1)
     ).confidence_interval
-    assert bootstrap_interval(IMPROVEMENTS) == pytest.approx((theirs.low, theirs.high), abs=0.004)
+    assert bootstrap_interval(IMPROVEMENTS) == pytest.approx((expected.low, expected.high), abs=0.004)
 
 
-def test_the_bootstrap_is_repeatable_whatever_the_order_and_says_nothing_of_one_value() -> None:
+def test_the_bootstrap_is_reproducible_in_any_order_and_gives_no_interval_for_one_value() -> None:
     assert bootstrap_interval(IMPROVEMENTS) == bootstrap_interval(IMPROVEMENTS[::-1])
     assert bootstrap_interval([0.3]) == Interval(None, None) == bootstrap_interval([])
     assert bootstrap_interval([0.3, 0.3]) == (0.3, 0.3)
@@ -98,7 +98,7 @@ def test_the_stratified_bootstrap_agrees_with_scipy() -> None:
     def over_tasks(one: object, two: object, three: object, axis: int = -1) -> object:
         return (np.mean(one, axis=axis) + np.mean(two, axis=axis) + np.mean(three, axis=axis)) / 3
 
-    theirs = stats.bootstrap(
+    expected = stats.bootstrap(
         tasks,
         over_tasks,
         n_resamples=50_000,
@@ -106,10 +106,10 @@ def test_the_stratified_bootstrap_agrees_with_scipy() -> None:
         vectorized=True,
         rng=np.random.default_rng(1),
     ).confidence_interval
-    assert stratified_interval(tasks) == pytest.approx((theirs.low, theirs.high), abs=0.006)
+    assert stratified_interval(tasks) == pytest.approx((expected.low, expected.high), abs=0.006)
 
 
-def test_pass_at_k_is_as_by_hand() -> None:
+def test_pass_at_k_matches_the_example_by_hand() -> None:
     # Of 8 runs 3 succeed: 10 of the 28 pairs have no success.
     assert pass_at_k(3, 8, 2) == pytest.approx(18 / 28)
     assert (
@@ -124,14 +124,14 @@ def test_pass_at_k_agrees_with_the_hypergeometric_distribution_of_scipy() -> Non
 
 
 @pytest.mark.parametrize("k", [0, 9])
-def test_more_runs_than_there_are_cannot_be_drawn(k: int) -> None:
-    with pytest.raises(ValueError, match=f"{k} runs cannot be drawn from 8"):
+def test_drawing_more_runs_than_exist_is_an_error(k: int) -> None:
+    with pytest.raises(ValueError, match=f"Cannot draw {k} runs from 8"):
         pass_at_k(3, 8, k)
-    with pytest.raises(ValueError, match=f"{k} values cannot be drawn from 8"):
+    with pytest.raises(ValueError, match=f"Cannot draw {k} values from 8"):
         expected_best_of_k(IMPROVEMENTS, k)
 
 
-def test_the_expected_best_of_two_is_as_by_hand() -> None:
+def test_the_expected_best_of_two_matches_the_example_by_hand() -> None:
     # The three pairs of 0.1, 0.2, 0.4 have the best 0.2, 0.4, 0.4.
     assert expected_best_of_k([0.4, 0.1, 0.2], 2) == pytest.approx(1 / 3)
     assert expected_best_of_k([0.4, 0.1, 0.2], 3) == 0.4 and expected_best_of_k(
@@ -139,53 +139,56 @@ def test_the_expected_best_of_two_is_as_by_hand() -> None:
     ) == pytest.approx(0.7 / 3)
 
 
-def test_the_paired_bootstrap_of_two_runs_is_as_by_hand() -> None:
-    # Both sides have the means 0, 1/2, 1 with the chances 1/4, 1/2, 1/4; the ends, -1 and 1, have 1/16 each.
+def test_the_paired_bootstrap_of_two_runs_matches_the_example_by_hand() -> None:
+    # Both sides have the means 0, 1/2, 1 with probabilities 1/4, 1/2, 1/4; -1 and 1 have 1/16 each.
     same = paired_difference([[0.0, 1.0]], [[0.0, 1.0]])
     assert same.value == 0.0 and same.interval == (-1.0, 1.0) and same.chance == pytest.approx(0.5, abs=0.02)
 
 
-def test_three_successes_against_none_leave_a_doubt() -> None:
-    # No resample of runs that all agree differs. Newcombe: 1 - sqrt(0.56150² + 0.56150²), from Wilson's intervals.
-    found = paired_difference([[1.0] * 3], [[0.0] * 3])
+def test_three_successes_against_none_are_not_certain() -> None:
+    # All resamples are equal, because all runs agree.
+    # Newcombe: 1 - sqrt(0.56150² + 0.56150²), from Wilson's intervals.
+    result = paired_difference([[1.0] * 3], [[0.0] * 3])
     assert (
-        found.value == 1.0
-        and found.interval == pytest.approx((0.20592, 1.0), abs=1e-5)
-        and 0.9 < found.chance < 1
+        result.value == 1.0
+        and result.interval == pytest.approx((0.20592, 1.0), abs=1e-5)
+        and 0.9 < result.chance < 1
     )
-    theirs = confint_proportions_2indep(3, 3, 0, 3, method="newcomb", compare="diff")
-    assert found.interval == pytest.approx(theirs)
+    expected = confint_proportions_2indep(3, 3, 0, 3, method="newcomb", compare="diff")
+    assert result.interval == pytest.approx(expected)
     assert (paired_difference([[1.0]], [[0.0]]).interval.low or 0) < 0
     assert paired_difference([[0.0] * 3], [[0.0] * 3]).interval == pytest.approx(
         (-0.56150, 0.56150), abs=1e-5
     )
 
 
-def test_of_figures_that_never_differ_between_runs_only_the_difference_is_told() -> None:
+def test_values_that_are_equal_in_all_runs_give_a_difference_without_an_interval() -> None:
     assert paired_difference([[0.3, 0.3]], [[0.1, 0.1]]) == (pytest.approx(0.2), Interval(None, None), 1.0)
     assert paired_difference([[0.3]], [[0.3]]) == (0.0, Interval(None, None), 0.5)
 
 
-def test_the_paired_bootstrap_draws_tasks_together_for_both() -> None:
-    # Task by task the first is always 0.1 ahead: however the tasks are drawn, so is the mean.
-    found = paired_difference([[0.1], [0.5], [0.9]], [[0.0], [0.4], [0.8]])
+def test_the_paired_bootstrap_draws_the_same_tasks_for_both_sides() -> None:
+    # The first is 0.1 ahead on every task, so its mean is 0.1 ahead for any draw of tasks.
+    result = paired_difference([[0.1], [0.5], [0.9]], [[0.0], [0.4], [0.8]])
     assert (
-        found.value == pytest.approx(0.1) and found.interval == Interval(None, None) and found.chance == 1.0
+        result.value == pytest.approx(0.1)
+        and result.interval == Interval(None, None)
+        and result.chance == 1.0
     )
-    found = paired_difference([[0.1], [0.5], [0.9]], [[0.0], [0.4], [0.9]])
-    assert found.interval == pytest.approx((0.0, 0.1)) and found.chance == pytest.approx(
+    result = paired_difference([[0.1], [0.5], [0.9]], [[0.0], [0.4], [0.9]])
+    assert result.interval == pytest.approx((0.0, 0.1)) and result.chance == pytest.approx(
         1 - 0.5 / 27, abs=0.01
     )
 
 
 def test_the_paired_bootstrap_over_tasks_agrees_with_scipy() -> None:
     first, second = [0.3, 0.1, 0.5, 0.2, 0.45, 0.05], [0.1, 0.2, 0.1, 0.15, 0.3, 0.0]
-    found = paired_difference([[value] for value in first], [[value] for value in second])
+    result = paired_difference([[value] for value in first], [[value] for value in second])
 
     def difference(one: np.ndarray, two: np.ndarray, axis: int = -1) -> object:
         return np.mean(one - two, axis=axis)
 
-    theirs = stats.bootstrap(
+    expected = stats.bootstrap(
         (first, second),
         difference,
         n_resamples=50_000,
@@ -193,7 +196,7 @@ def test_the_paired_bootstrap_over_tasks_agrees_with_scipy() -> None:
         paired=True,
         rng=np.random.default_rng(1),
     ).confidence_interval
-    assert found.interval == pytest.approx((theirs.low, theirs.high), abs=0.006)
+    assert result.interval == pytest.approx((expected.low, expected.high), abs=0.006)
 
 
 def test_the_paired_bootstrap_needs_the_same_tasks() -> None:
@@ -201,26 +204,27 @@ def test_the_paired_bootstrap_needs_the_same_tasks() -> None:
         paired_difference([[1.0]], [[1.0], [0.0]])
 
 
-def test_chances_of_ranks_are_as_by_hand() -> None:
+def test_rank_probabilities_match_the_example_by_hand() -> None:
     assert rank_probabilities([[[1.0, 1.0]], [[0.0, 0.0]]]).tolist() == [[1, 0], [0, 1]]
-    # The first is second only if its mean is below: (1/4)(3/4) + (1/2)(1/4) = 5/16; a tie shares the better rank.
-    found = rank_probabilities([[[0.0, 1.0]], [[0.0, 1.0]]])
-    assert found == pytest.approx(np.array([[11 / 16, 5 / 16]] * 2), abs=0.02)
+    # The first is second only if its mean is lower: (1/4)(3/4) + (1/2)(1/4) = 5/16.
+    # Ties share the better rank.
+    result = rank_probabilities([[[0.0, 1.0]], [[0.0, 1.0]]])
+    assert result == pytest.approx(np.array([[11 / 16, 5 / 16]] * 2), abs=0.02)
     assert rank_probabilities([]).shape == (0, 0)
 
 
-def test_the_rank_up_to_which_chances_come_to_a_share() -> None:
+def test_quantile_index_is_the_first_rank_that_reaches_the_share() -> None:
     assert [quantile_index([0.02, 0.58, 0.4], share) for share in (0.01, 0.025, 0.6, 0.975)] == [0, 1, 1, 2]
 
 
-def test_the_performance_profile_is_as_by_hand() -> None:
-    # Behind the best: the first 0, 0.3 and for ever; the second 0.2, 0 and 0.
-    found = performance_profile({"first": [0.3, -0.1, None], "second": [0.1, 0.2, -0.5]}, [0.0, 0.2, 0.3])
-    assert found["first"] == pytest.approx([1 / 3, 1 / 3, 2 / 3])
-    assert found["second"] == pytest.approx([2 / 3, 1, 1])
+def test_the_performance_profile_matches_the_example_by_hand() -> None:
+    # Behind the best: the first 0, 0.3 and infinity; the second 0.2, 0 and 0.
+    result = performance_profile({"first": [0.3, -0.1, None], "second": [0.1, 0.2, -0.5]}, [0.0, 0.2, 0.3])
+    assert result["first"] == pytest.approx([1 / 3, 1 / 3, 2 / 3])
+    assert result["second"] == pytest.approx([2 / 3, 1, 1])
 
 
-def test_a_task_without_any_figure_is_near_enough_for_nobody() -> None:
+def test_on_a_task_without_any_value_no_agent_is_near_the_best() -> None:
     assert performance_profile({"first": [None], "second": [None]}, [0.0, 10.0]) == {
         "first": [0, 0],
         "second": [0, 0],
@@ -230,30 +234,30 @@ def test_a_task_without_any_figure_is_near_enough_for_nobody() -> None:
     }
 
 
-def test_shares_above_thresholds_are_as_by_hand() -> None:
+def test_shares_above_thresholds_match_the_example_by_hand() -> None:
     # First task: one of two runs is valid, and above both; second: both above 0, one above 0.1.
     assert shares_above([[0.3, None], [0.05, 0.2]], [0.0, 0.1]) == [0.75, 0.5]
 
 
-def test_the_rank_test_is_as_by_hand_and_takes_invalid_runs_as_the_worst() -> None:
-    # Two of the twenty orders of six runs part them so well.
+def test_the_mann_whitney_test_matches_the_example_by_hand_and_ranks_invalid_runs_last() -> None:
+    # Two of the twenty orders of six runs are this extreme.
     assert mann_whitney_p_value([4, 5, 6], [1, 2, 3]) == pytest.approx(2 / 20)
     assert mann_whitney_p_value([4, 5, 6], [-math.inf, 2, 3]) == pytest.approx(2 / 20)
     assert mann_whitney_p_value([1, 1], [1, 1]) == 1.0 == mann_whitney_p_value([], [1.0])
 
 
-def test_the_rank_test_agrees_with_scipy() -> None:
+def test_the_mann_whitney_test_agrees_with_scipy() -> None:
     other = [value + 0.2 for value in IMPROVEMENTS[:5]]
     assert mann_whitney_p_value(IMPROVEMENTS, other) == pytest.approx(
         stats.mannwhitneyu(IMPROVEMENTS, other).pvalue
     )
 
 
-def test_the_advantage_is_the_share_of_pairs() -> None:
+def test_the_probability_of_superiority_is_a_share_of_pairs() -> None:
     assert probability_of_superiority([1, 2], [0, 2]) == (1 + 0 + 1 + 0.5) / 4
 
 
-def test_holm_is_as_by_hand_and_as_statsmodels_has_it() -> None:
+def test_holm_adjustment_matches_the_example_by_hand_and_statsmodels() -> None:
     assert holm_adjust([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     values = [0.2, 0.001, 0.04, 0.04, 0.9, 0.012]
     assert holm_adjust(values) == pytest.approx(multipletests(values, method="holm")[1])

@@ -1,4 +1,4 @@
-"""A run as one file: whole, the same every time, verified elsewhere, and never believed."""
+"""Bundles: complete, reproducible, verifiable on another machine, and treated as untrusted input."""
 
 import json
 import os
@@ -7,6 +7,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
@@ -14,8 +15,9 @@ import pytest
 from blake3 import blake3
 
 from mlagentbench.analysis.runs import read_runs
+from mlagentbench.bundles.manifest import MANIFEST_NAME
 from mlagentbench.bundles.read import open_run_or_bundle, open_runs_or_bundles, unpack_bundle
-from mlagentbench.bundles.write import MANIFEST_NAME, export_run
+from mlagentbench.bundles.write import export_run
 from mlagentbench.errors import UsageError
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.setup import Setup
@@ -23,29 +25,29 @@ from mlagentbench.runner.start import start_run
 from mlagentbench.system.cache import cache_dir
 
 Files = dict[str, bytes]
-SLOWLY = """
+PAUSED_EXPORT = """
 import sys
 from pathlib import Path
-from mlagentbench.bundles.write import export
+from mlagentbench.bundles.write import export_run
 from mlagentbench.runner.folder import RunFolder
 
-def hear(event, words):
-    if event == "open" and str(words[0]).endswith("big.txt") and list(target.parent.glob("x.zip.*part")):
+def pause_when_reading(event, args):
+    if event == "open" and str(args[0]).endswith("big.txt") and list(target.parent.glob("x.zip.*part")):
         open(sys.argv[3]).read()
 
 target = Path(sys.argv[2])
-sys.addaudithook(hear)
-export(RunFolder(Path(sys.argv[1])), target)
+sys.addaudithook(pause_when_reading)
+export_run(RunFolder(Path(sys.argv[1])), target)
 """
 
 
 @pytest.fixture(scope="module")
 def recorded(setup: Setup, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A finished run, and the same as one file."""
-    place = tmp_path_factory.mktemp("recorded")
-    start_run(setup, "tuner", place / "run", limits={"steps": 7})
-    export_run(RunFolder(place / "run"), place / "run.zip")
-    return place / "run", place / "run.zip"
+    """A finished run, and its bundle."""
+    folder = tmp_path_factory.mktemp("recorded")
+    start_run(setup, "tuner", folder / "run", limits={"steps": 7})
+    export_run(RunFolder(folder / "run"), folder / "run.zip")
+    return folder / "run", folder / "run.zip"
 
 
 @pytest.fixture
@@ -57,63 +59,67 @@ def run(recorded: tuple[Path, Path], tmp_path: Path) -> RunFolder:
 
 @pytest.fixture
 def bundle(recorded: tuple[Path, Path], tmp_path: Path) -> Path:
-    """The same as one file."""
+    """The bundle of the same run."""
     return Path(shutil.copyfile(recorded[1], tmp_path / "run.zip"))
 
 
 @pytest.fixture
 def forged(bundle: Path, tmp_path: Path) -> Callable[..., Path]:
-    """The bundle with some files replaced, whose list of contents is made to fit unless it is replaced too."""
+    """The bundle with some files replaced; its manifest is updated to match unless it is replaced too."""
 
     def forge(
-        files: Files, packed: int = ZIP_STORED, twice: str = "", link: str = "", fitting: bool = True
+        files: Files,
+        compression: int = ZIP_STORED,
+        duplicate: str = "",
+        link: str = "",
+        update_manifest: bool = True,
     ) -> Path:
-        with ZipFile(bundle) as whole:
-            held = {name: whole.read(name) for name in whole.namelist()}
-        held |= files
-        if fitting and MANIFEST_NAME not in files:
-            contents = json.loads(held.pop(MANIFEST_NAME))
-            contents["files"] = {name: [blake3(data).hexdigest(), len(data)] for name, data in held.items()}
-            held[MANIFEST_NAME] = json.dumps(contents).encode()
+        with ZipFile(bundle) as archive:
+            contents = {name: archive.read(name) for name in archive.namelist()}
+        contents |= files
+        if update_manifest and MANIFEST_NAME not in files:
+            manifest = json.loads(contents.pop(MANIFEST_NAME))
+            manifest["files"] = {
+                name: [blake3(data).hexdigest(), len(data)] for name, data in contents.items()
+            }
+            contents[MANIFEST_NAME] = json.dumps(manifest).encode()
         target = tmp_path / "forged.zip"
-        with ZipFile(target, "w", packed) as forgery:
-            for name, data in held.items():
+        with ZipFile(target, "w", compression) as forgery:
+            for name, data in contents.items():
                 entry = zipfile.ZipInfo(name)
-                entry.compress_type, entry.external_attr = (
-                    packed,
-                    (0o120777 if name == link else 0o100644) << 16,
-                )
+                entry.compress_type = compression
+                entry.external_attr = (0o120777 if name == link else 0o100644) << 16
                 forgery.writestr(entry, data)
-            if twice:
+            if duplicate:
                 with pytest.warns(UserWarning, match="Duplicate"):
-                    forgery.writestr(twice, b"")
+                    forgery.writestr(duplicate, b"")
         return target
 
     return forge
 
 
-def test_a_bundle_holds_the_record_the_environment_and_every_content(run, bundle, setup):
-    with ZipFile(bundle) as whole:
-        names = set(whole.namelist())
-        contents = json.loads(whole.read(MANIFEST_NAME))
+def test_a_bundle_contains_the_record_the_environment_and_all_file_contents(run, bundle, setup):
+    with ZipFile(bundle) as archive:
+        names = set(archive.namelist())
+        manifest = json.loads(archive.read(MANIFEST_NAME))
     assert names >= {MANIFEST_NAME, "run.json", "result.json", "trace.jsonl", "snapshots/manifest.jsonl"}
     assert not any(name.startswith("workspace") or "lock" in name for name in names)
-    assert contents["packages"]["pydantic"]
-    assert any(line.startswith("numpy==") for line in contents["runtime"])
+    assert manifest["packages"]["pydantic"]
+    assert any(line.startswith("numpy==") for line in manifest["runtime"])
     public = {name for name, _ in setup.data.files.values()}
-    held = {"".join(name.split("/")[-2:]).removesuffix(".zst") for name in names if "objects" in name}
-    assert public <= held
+    stored = {"".join(name.split("/")[-2:]).removesuffix(".zst") for name in names if "objects" in name}
+    assert public <= stored
     assert not any((run.path / "snapshots" / "objects" / name[:2] / name[2:]).exists() for name in public)
 
 
-def test_no_answer_is_in_a_bundle(bundle, setup):
-    with ZipFile(bundle) as whole:
-        everything = [whole.read(name) for name in whole.namelist()]
+def test_a_bundle_contains_no_answers(bundle, setup):
+    with ZipFile(bundle) as archive:
+        everything = [archive.read(name) for name in archive.namelist()]
     for path in setup.data.private.iterdir():
         assert not any(path.read_bytes() in data for data in everything)
 
 
-def test_the_same_run_makes_the_same_bytes(run, bundle, tmp_path):
+def test_exporting_the_same_run_gives_the_same_bytes(run, bundle, tmp_path):
     copy = tmp_path / "elsewhere" / run.path.name
     shutil.copytree(run.path, copy)
     os.utime(copy / "trace.jsonl", (0, 0))
@@ -121,63 +127,63 @@ def test_the_same_run_makes_the_same_bytes(run, bundle, tmp_path):
     assert (tmp_path / "again.zip").read_bytes() == bundle.read_bytes()
 
 
-def test_a_machine_that_never_saw_the_task_verifies_a_bundle(bundle, run, tmp_path, cli, toy):
+def test_a_machine_without_the_prepared_task_can_verify_a_bundle(bundle, run, tmp_path, cli, toy):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    (elsewhere / "runtimes").symlink_to(cache_dir() / "runtimes")  # which takes minutes to build
+    (elsewhere / "runtimes").symlink_to(cache_dir() / "runtimes")  # building it takes minutes
     shutil.rmtree(run.path)
-    there = {**os.environ, "MLAGENTBENCH_HOME": str(elsewhere)}
-    told = cli("verify", bundle, "--task", toy, "--json", env=there)
-    assert told.returncode == 0, told.stdout + told.stderr
-    assert all(check["holds"] for check in json.loads(told.stdout))
-    assert "the agent, given the recorded replies" in told.stdout
+    environment = {**os.environ, "MLAGENTBENCH_HOME": str(elsewhere)}
+    completed = cli("verify", bundle, "--task", toy, "--json", env=environment)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    assert all(check["holds"] for check in json.loads(completed.stdout))
+    assert "the agent, given the recorded replies" in completed.stdout
     assert (elsewhere / "data" / "toy").is_dir()
     assert not any((elsewhere / "temporary").iterdir())
 
 
-def test_a_bundle_can_be_shown_step_by_step_where_nothing_is_prepared(bundle, tmp_path, cli):
-    there = {**os.environ, "MLAGENTBENCH_HOME": str(tmp_path / "elsewhere")}
-    told = cli("show", bundle, env=there)
-    assert told.returncode == 0, told.stderr
-    assert f"show {bundle} --step N" in told.stdout
-    assert "temporary" not in told.stdout
-    assert "+id,value" in cli("show", bundle, "--diff", env=there).stdout
+def test_a_bundle_can_be_shown_on_a_machine_where_nothing_is_prepared(bundle, tmp_path, cli):
+    environment = {**os.environ, "MLAGENTBENCH_HOME": str(tmp_path / "elsewhere")}
+    completed = cli("show", bundle, env=environment)
+    assert completed.returncode == 0, completed.stderr
+    assert f"show {bundle} --step N" in completed.stdout
+    assert "temporary" not in completed.stdout
+    assert "+id,value" in cli("show", bundle, "--diff", env=environment).stdout
 
 
-def test_reports_read_bundles_beside_folders(bundle, run):
-    run.keep("run.json", run.spec.but(id="another").model_dump_json())
-    run.keep("result.json", run.result.but(trace="another").model_dump_json(exclude={"folder"}))
-    with open_runs_or_bundles([bundle, run.path]) as places:
-        runs = read_runs(places)
-        assert [each.name for each in runs] == ["run", "run"]
+def test_bundles_and_run_folders_can_be_read_together(bundle, run):
+    run.write_file("run.json", run.spec.replace(id="another").model_dump_json())
+    run.write_file("result.json", run.result.replace(trace="another").model_dump_json(exclude={"folder"}))
+    with open_runs_or_bundles([bundle, run.path]) as folders:
+        runs = read_runs(folders)
+        assert [run.name for run in runs] == ["run", "run"]
         assert runs[0].steps == runs[1].steps
-    assert not places[0].exists()
+    assert not folders[0].exists()
     assert run.path.exists()
 
 
-def test_a_bundle_beside_the_run_that_it_holds_is_no_second_run(bundle, run, capsys):
-    with open_runs_or_bundles([run.path, bundle]) as places:
-        assert [each.folder.path for each in read_runs(places)] == [run.path]
-        assert capsys.readouterr().err == f"{places[1]} is {run.path} again: counted once\n"
+def test_a_run_and_its_own_bundle_count_as_one_run(bundle, run, capsys):
+    with open_runs_or_bundles([run.path, bundle]) as folders:
+        assert [found.folder.path for found in read_runs(folders)] == [run.path]
+        assert capsys.readouterr().err == f"{folders[1]} is a copy of {run.path}; counted once\n"
 
 
-def test_without_data_a_bundle_refers_to_it(run, tmp_path, setup):
+def test_a_bundle_without_data_only_references_it(run, tmp_path, setup):
     export_run(run, tmp_path / "small.zip", include_data=False)
     public = {f"{name[:2]}/{name[2:]}" for name, _ in setup.data.files.values()}
-    with ZipFile(tmp_path / "small.zip") as whole:
-        assert not any(name.removesuffix(".zst").endswith(tuple(public)) for name in whole.namelist())
-        assert not json.loads(whole.read(MANIFEST_NAME))["data"]
+    with ZipFile(tmp_path / "small.zip") as archive:
+        assert not any(name.removesuffix(".zst").endswith(tuple(public)) for name in archive.namelist())
+        assert not json.loads(archive.read(MANIFEST_NAME))["data"]
 
 
-def test_what_was_judged_and_graded_goes_along(run, tmp_path):
+def test_judgements_and_step_grades_are_exported(run, tmp_path):
     (run.path / "judged.json").write_text("{}")
     (run.path / "grades.jsonl").write_text("")
-    contents = export_run(run, tmp_path / "run.zip")
-    assert contents.files.keys() >= {"judged.json", "grades.jsonl"}
+    manifest = export_run(run, tmp_path / "run.zip")
+    assert manifest.files.keys() >= {"judged.json", "grades.jsonl"}
 
 
-def test_an_unfinished_run_and_a_file_that_is_there_are_refused(run, bundle):
-    with pytest.raises(UsageError, match="is there already"):
+def test_exporting_an_unfinished_run_or_over_an_existing_file_is_refused(run, bundle):
+    with pytest.raises(UsageError, match="already exists"):
         export_run(run, bundle)
     (run.path / "result.json").unlink()
     with pytest.raises(UsageError, match="not finished"):
@@ -185,30 +191,41 @@ def test_an_unfinished_run_and_a_file_that_is_there_are_refused(run, bundle):
     assert not bundle.with_name("other.zip").exists()
 
 
-def test_of_two_exports_to_one_file_the_slower_is_refused_and_spoils_nothing(run, tmp_path):
-    quicker, big = tmp_path / "x.zip", run.path / "outputs" / "big.txt"
+def test_of_two_concurrent_exports_to_one_file_the_slower_is_refused_and_changes_nothing(
+    run, tmp_path, until
+):
+    target, big = tmp_path / "x.zip", run.path / "outputs" / "big.txt"
     os.mkfifo(tmp_path / "pipe")
     big.write_bytes(b"x" * (1 << 22))
-    command = [sys.executable, "-c", SLOWLY, run.path, quicker, tmp_path / "pipe"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as slower:
-        with (tmp_path / "pipe").open("w"):  # it is in the midst of writing now
-            export_run(run, quicker)
-            content = quicker.read_bytes()
-        said = slower.communicate()[1]
-    assert slower.returncode != 0 and f"{quicker} is there already" in said
-    assert quicker.read_bytes() == content and [path.name for path in tmp_path.glob("x.zip*")] == ["x.zip"]
+    command = [sys.executable, "-c", PAUSED_EXPORT, run.path, target, tmp_path / "pipe"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as slow_export:
+        pipe: list[int] = []
+
+        def is_paused() -> bool:
+            with suppress(OSError):  # the other export has not opened the pipe yet
+                pipe.append(os.open(tmp_path / "pipe", os.O_WRONLY | os.O_NONBLOCK))
+            return bool(pipe) or slow_export.poll() is not None
+
+        until(is_paused)
+        export_run(run, target)
+        content = target.read_bytes()
+        for descriptor in pipe:
+            os.close(descriptor)
+        stderr = slow_export.communicate()[1]
+    assert slow_export.returncode != 0 and f"{target} already exists" in stderr
+    assert target.read_bytes() == content and [path.name for path in tmp_path.glob("x.zip*")] == ["x.zip"]
 
 
-def test_a_key_of_this_machine_never_leaves_with_a_run(run, tmp_path, monkeypatch):
+def test_a_run_that_contains_an_api_key_of_this_machine_is_not_exported(run, tmp_path, monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "sk-very-secret-0123456789")
     with (run.path / "outputs" / "step-0002.txt").open("a") as file:
         file.write("Authorization: Bearer sk-very-secret-0123456789\n")
-    with pytest.raises(UsageError, match=r"step-0002\.txt holds a key"):
+    with pytest.raises(UsageError, match=r"step-0002\.txt contains an API key"):
         export_run(run, tmp_path / "run.zip")
     assert list(tmp_path.glob("run.zip*")) == []
 
 
-def test_links_in_a_run_are_not_followed_out_of_it(run, tmp_path):
+def test_links_in_a_run_folder_are_not_followed(run, tmp_path):
     (tmp_path / "secret").write_text("mine")
     (run.path / "crash.txt").symlink_to(tmp_path / "secret")
     assert "crash.txt" not in export_run(run, tmp_path / "run.zip").files
@@ -226,107 +243,108 @@ def test_links_in_a_run_are_not_followed_out_of_it(run, tmp_path):
         "evil.py",
     ],
 )
-def test_a_bundle_with_a_file_that_no_run_has_is_refused(forged, tmp_path, name):
-    room = tmp_path / "room"
-    with pytest.raises(UsageError, match="is no file of a run"):
-        unpack_bundle(forged({name: b"x"}), room)
-    assert not room.exists()
+def test_a_bundle_with_a_file_name_that_no_run_has_is_refused(forged, tmp_path, name):
+    parent = tmp_path / "unpacked"
+    with pytest.raises(UsageError, match="is not a file of a run"):
+        unpack_bundle(forged({name: b"x"}), parent)
+    assert not parent.exists()
 
 
-def test_a_link_in_a_bundle_becomes_a_plain_file(forged, tmp_path):
-    target = unpack_bundle(forged({"crash.txt": b"/etc/passwd"}, link="crash.txt"), tmp_path / "room")
+def test_a_link_in_a_bundle_is_extracted_as_a_regular_file(forged, tmp_path):
+    target = unpack_bundle(forged({"crash.txt": b"/etc/passwd"}, link="crash.txt"), tmp_path / "unpacked")
     assert (target / "crash.txt").read_text() == "/etc/passwd"
     assert not (target / "crash.txt").is_symlink()
 
 
-def test_a_bundle_that_is_packed_is_refused_since_it_may_be_a_bomb(forged, tmp_path):
-    with pytest.raises(UsageError, match="is packed; a bundle is not"):
-        unpack_bundle(forged({"outputs/bomb.txt": b"0" * 10_000_000}, packed=ZIP_DEFLATED), tmp_path / "room")
+def test_a_compressed_bundle_is_refused_because_it_may_be_a_zip_bomb(forged, tmp_path):
+    with pytest.raises(UsageError, match="is compressed; bundles are uncompressed"):
+        unpack_bundle(
+            forged({"outputs/bomb.txt": b"0" * 10_000_000}, compression=ZIP_DEFLATED), tmp_path / "unpacked"
+        )
 
 
-def test_entries_that_overlap_are_refused(forged, tmp_path):
+def test_overlapping_entries_are_refused(forged, tmp_path):
     path = forged({"outputs/big.txt": b"0" * 1_000_000})
     with ZipFile(path, "a") as bundle:
         big = bundle.getinfo("outputs/big.txt")
-        for number in range(3):  # all of them are the same million bytes
+        for number in range(3):  # all share the same million bytes
             alias = zipfile.ZipInfo(f"outputs/big-{number}.txt")
             alias.header_offset, alias.CRC = big.header_offset, big.CRC
             alias.file_size = alias.compress_size = big.file_size
             bundle.filelist.append(alias)
         bundle._didModify = True  # type: ignore[attr-defined]
-    with pytest.raises(UsageError, match="larger than it is"):
-        unpack_bundle(path, tmp_path / "room")
+    with pytest.raises(UsageError, match="larger than the file"):
+        unpack_bundle(path, tmp_path / "unpacked")
 
 
-def test_a_workspace_that_would_not_fit_on_a_disk_is_refused(forged, bundle, tmp_path):
-    with ZipFile(bundle) as whole:
-        lines = whole.read("snapshots/manifest.jsonl").splitlines()
+def test_a_bundle_with_an_oversized_workspace_is_refused(forged, bundle, tmp_path):
+    with ZipFile(bundle) as archive:
+        lines = archive.read("snapshots/manifest.jsonl").splitlines()
     first = json.loads(lines[0])
     first["changed"]["train.py"]["size"] = 2**50
     manifest = b"\n".join([json.dumps(first).encode(), *lines[1:]]) + b"\n"
     with pytest.raises(UsageError, match="its workspace is larger than"):
-        unpack_bundle(forged({"snapshots/manifest.jsonl": manifest}), tmp_path / "room")
+        unpack_bundle(forged({"snapshots/manifest.jsonl": manifest}), tmp_path / "unpacked")
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("change", "reason"),
     [
-        ({"fitting": False, "files": {"trace.jsonl": b"{}\n"}}, "another size"),
-        ({"fitting": False, "files": {"outputs/more.txt": b""}}, "differ: outputs/more.txt"),
+        ({"update_manifest": False, "files": {"trace.jsonl": b"{}\n"}}, "the size of trace.jsonl differs"),
+        ({"update_manifest": False, "files": {"outputs/more.txt": b""}}, "differ: outputs/more.txt"),
         ({"files": {MANIFEST_NAME: b"{}"}}, "MANIFEST.json: "),
-        ({"files": {}, "twice": "run.json"}, "lists a name twice"),
+        ({"files": {}, "duplicate": "run.json"}, "duplicate names"),
     ],
 )
-def test_a_bundle_that_does_not_fit_its_list_is_refused(forged, tmp_path, change, why):
-    with pytest.raises(UsageError, match=why):
-        unpack_bundle(forged(**change), tmp_path / "room")
+def test_a_bundle_that_does_not_match_its_manifest_is_refused(forged, tmp_path, change, reason):
+    with pytest.raises(UsageError, match=reason):
+        unpack_bundle(forged(**change), tmp_path / "unpacked")
 
 
-def test_one_changed_byte_is_noticed(bundle, tmp_path):
-    with ZipFile(bundle) as whole:
-        trace = whole.read("trace.jsonl")
+def test_a_single_changed_byte_is_detected(bundle, tmp_path):
+    with ZipFile(bundle) as archive:
+        trace = archive.read("trace.jsonl")
     data = bundle.read_bytes()
     broken = tmp_path / "broken.zip"
     broken.write_bytes(data.replace(trace, trace.replace(b"measure", b"MEASURE", 1)))
-    with pytest.raises(UsageError, match="not a sound bundle"):
-        unpack_bundle(broken, tmp_path / "room")
+    with pytest.raises(UsageError, match="not a valid bundle"):
+        unpack_bundle(broken, tmp_path / "unpacked")
 
 
-def test_a_claim_that_was_forged_together_with_its_hashes_is_found_by_verify(forged, bundle, cli):
-    with ZipFile(bundle) as whole:
-        result = json.loads(whole.read("result.json"))
+def test_verify_detects_a_forged_score_with_matching_hashes(forged, bundle, cli):
+    with ZipFile(bundle) as archive:
+        result = json.loads(archive.read("result.json"))
     path = forged({"result.json": json.dumps({**result, "score": 0.0}).encode()})
-    told = cli("verify", path)
-    assert told.returncode == 1
-    assert "FAIL  result.json: score" in told.stdout
+    completed = cli("verify", path)
+    assert completed.returncode == 1
+    assert "FAIL  result.json: score" in completed.stdout
 
 
-def test_a_file_that_is_no_bundle_is_a_mistake_of_one_line(cli, tmp_path):
+def test_a_file_that_is_not_a_bundle_gives_a_one_line_error(cli, tmp_path):
     (tmp_path / "x.zip").write_text("hello")
-    told = cli("verify", tmp_path / "x.zip")
-    assert (told.returncode, told.stderr.count("\n")) == (2, 1)
-    assert "neither the folder of a run nor a bundle" in told.stderr
+    completed = cli("verify", tmp_path / "x.zip")
+    assert (completed.returncode, completed.stderr.count("\n")) == (2, 1)
+    assert "neither a run folder nor a bundle" in completed.stderr
 
 
-def test_the_name_of_a_run_cannot_lead_out(forged, bundle, tmp_path):
-    with ZipFile(bundle) as whole:
-        contents = json.loads(whole.read(MANIFEST_NAME))
-    room = tmp_path / "deep" / "room"
-    target = unpack_bundle(
-        forged({MANIFEST_NAME: json.dumps({**contents, "run": "../../out"}).encode()}), room
-    )
-    assert target == room / "run"
+def test_the_name_of_a_run_cannot_escape_the_target_folder(forged, bundle, tmp_path):
+    with ZipFile(bundle) as archive:
+        manifest = json.loads(archive.read(MANIFEST_NAME))
+    parent = tmp_path / "deep" / "parent"
+    forgery = forged({MANIFEST_NAME: json.dumps({**manifest, "run": "../../out"}).encode()})
+    target = unpack_bundle(forgery, parent)
+    assert target == parent / "run"
 
 
-def test_a_folder_is_opened_as_it_is(run):
-    with open_run_or_bundle(run.path) as place:
-        assert place == run.path
+def test_a_run_folder_is_opened_in_place(run):
+    with open_run_or_bundle(run.path) as folder:
+        assert folder == run.path
 
 
-def test_the_command_says_what_it_wrote_and_how_to_check_it(run, cli, tmp_path):
-    told = cli("export", run.path, cwd=tmp_path)
-    assert told.returncode == 0, told.stderr
-    assert "verify run.zip" in told.stdout
+def test_the_export_command_prints_what_it_wrote_and_how_to_verify_it(run, cli, tmp_path):
+    completed = cli("export", run.path, cwd=tmp_path)
+    assert completed.returncode == 0, completed.stderr
+    assert "verify run.zip" in completed.stdout
     assert (tmp_path / "run.zip").is_file()
-    told = cli("export", run.path, "-o", tmp_path / "mine.zip", "--without-data", "--json")
-    assert json.loads(told.stdout)["files"].keys() >= {"run.json"}
+    completed = cli("export", run.path, "-o", tmp_path / "mine.zip", "--without-data", "--json")
+    assert json.loads(completed.stdout)["files"].keys() >= {"run.json"}

@@ -1,1 +1,1 @@
-"""What runs mean: metrics, statistics, comparisons. Reads run folders only."""
+"""Analysis of runs: metrics, statistics, comparisons, leaderboards. Reads run folders only."""

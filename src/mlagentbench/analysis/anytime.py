@@ -1,4 +1,4 @@
-"""How a run's score moved: every step's submission graded afterwards, each distinct one once, kept beside the run."""
+"""Anytime curves: grades the submission after every step of finished runs, each distinct submission once."""
 
 import os
 from collections import defaultdict
@@ -23,9 +23,9 @@ from mlagentbench.workspace.store import Store
 
 
 class StepGrade(Record):
-    """A line of grades.jsonl: the workspace after a step (0: before the first) as the grader sees it.
+    """A line of grades.jsonl: the grade of the workspace after a step; step 0 is the initial workspace.
 
-    The key says of what: grader, data and submission, by hash.
+    The key identifies what was graded: the hashes of grader, data and submission.
     """
 
     step: int
@@ -35,7 +35,7 @@ class StepGrade(Record):
 
 
 class CurvePoint(Record):
-    """One step of a curve: improvement of the state that the step left, and the best so far; none while invalid."""
+    """One step of a curve: improvement after the step, and the best so far; None while invalid."""
 
     step: int
     seconds: float
@@ -45,10 +45,18 @@ class CurvePoint(Record):
 
 
 def read_step_grades(run: Run, own_grader_only: bool = True) -> tuple[StepGrade, ...]:
-    """What the run's own grader, or the last that was asked, said of each step, in order; empty if nobody asked."""
-    ours = f"{run.spec.hashes.grader}:{run.spec.hashes.data}:" if own_grader_only else ""
-    found = {grade.step: grade for grade in _read_grades(run) if grade.key.startswith(ours)}
-    return tuple(found[step] for step in sorted(found))
+    """The latest grade of each step, in order; empty if the steps were never graded.
+
+    Args:
+        run: The run whose grades.jsonl is read.
+        own_grader_only: Ignore grades by another version of the grader or of the data than the run had.
+
+    Raises:
+        Fault: A line of grades.jsonl is damaged.
+    """
+    prefix = f"{run.spec.hashes.grader}:{run.spec.hashes.data}:" if own_grader_only else ""
+    grades = {grade.step: grade for grade in _read_grades(run) if grade.key.startswith(prefix)}
+    return tuple(grades[step] for step in sorted(grades))
 
 
 def _read_grades(run: Run) -> Iterator[StepGrade]:
@@ -57,11 +65,11 @@ def _read_grades(run: Run) -> Iterator[StepGrade]:
         try:
             yield StepGrade.model_validate_json(line)
         except ValidationError as error:
-            raise Fault(f"{path}: line {number} is damaged; remove the file and grade again") from error
+            raise Fault(f"{path}: line {number} is damaged. Remove the file and grade again.") from error
 
 
 def build_curve(run: Run) -> tuple[CurvePoint, ...]:
-    """The anytime curve; empty if steps were never graded, or if no baseline is known."""
+    """The anytime curve of a run; empty if its steps were never graded or no baseline is known."""
     baseline, better = run.spec.baseline, run.spec.better
     grades = read_step_grades(run) if baseline else ()
     clocks = {step.number: step.clock for step in run.folder.steps()} if grades else {}
@@ -69,15 +77,18 @@ def build_curve(run: Run) -> tuple[CurvePoint, ...]:
     best: float | None = None
     for grade in grades:
         assert baseline
-        improvement = (
-            None if grade.score is None else compute_verdict(grade.score, baseline, better).improvement
-        )
+        improvement = None
+        if grade.score is not None:
+            improvement = compute_verdict(grade.score, baseline, better).improvement
         if improvement is not None:
             best = improvement if best is None else max(best, improvement)
-        seconds = clocks.get(grade.step, 0.0)
         points.append(
             CurvePoint(
-                step=grade.step, seconds=seconds, score=grade.score, improvement=improvement, best=best
+                step=grade.step,
+                seconds=clocks.get(grade.step, 0.0),
+                score=grade.score,
+                improvement=improvement,
+                best=best,
             )
         )
     return tuple(points)
@@ -86,13 +97,16 @@ def build_curve(run: Run) -> tuple[CurvePoint, ...]:
 def average_curves(
     curves: Sequence[Sequence[CurvePoint]], axis: Literal["step", "seconds"], at: Sequence[float]
 ) -> list[float]:
-    """Mean best improvement so far of several curves; nothing valid yet is no improvement, and an end lasts."""
-    return [sum(_best_at(points, axis, place) for points in curves) / len(curves) for place in at]
+    """Mean best improvement so far of several curves at each position.
+
+    Before its first valid submission a curve counts as 0; after its end it keeps its last value.
+    """
+    return [sum(_best_at(points, axis, position) for points in curves) / len(curves) for position in at]
 
 
-def _best_at(points: Sequence[CurvePoint], over: str, place: float) -> float:
-    reached = [point.best for point in points if getattr(point, over) <= place]
-    return reached[-1] or 0.0 if reached else 0.0
+def _best_at(points: Sequence[CurvePoint], axis: str, position: float) -> float:
+    values = [point.best for point in points if getattr(point, axis) <= position]
+    return values[-1] or 0.0 if values else 0.0
 
 
 SnapshotVersion = tuple[int, ...]
@@ -100,17 +114,17 @@ SnapshotVersion = tuple[int, ...]
 
 @dataclass
 class UngradedSubmission:
-    """One submission, and every step of every run that left it."""
+    """One distinct submission, and every step of every run that produced it."""
 
     store: Store
     step: int
     occurrences: list[tuple[Run, int, SnapshotVersion]] = field(default_factory=list)
 
 
-def grade_steps(runs: Sequence[Run], say: ProgressCallback) -> list[str]:
-    """Grade every step of these runs that was not graded yet; equal submissions of one setting are graded once.
+def grade_steps(runs: Sequence[Run], progress: ProgressCallback) -> list[str]:
+    """Grade every step that has no grade yet; equal submissions in the same setting are graded once.
 
-    A submission on which the grader fails is left without a grade: what went wrong is said, and returned.
+    A submission on which the grader fails gets no grade. The faults are reported and returned.
     """
     settings: dict[tuple[str, ...], list[Run]] = defaultdict(list)
     for run in runs:
@@ -118,42 +132,45 @@ def grade_steps(runs: Sequence[Run], say: ProgressCallback) -> list[str]:
         settings[spec.task, spec.edition, spec.hashes.data, spec.sandbox, spec.gpu].append(run)
     faults: list[str] = []
     for group in settings.values():
-        setup = restore_setup(group[0].spec, say)
-        _grade_all(setup, _collect_ungraded(group, setup, say), faults)
+        setup = restore_setup(group[0].spec, progress)
+        _grade_all(setup, _collect_ungraded(group, setup, progress), faults)
     for fault in faults:
-        say(fault)
+        progress(fault)
     return faults
 
 
 def _collect_ungraded(
-    runs: Sequence[Run], setup: Setup, say: ProgressCallback
+    runs: Sequence[Run], setup: Setup, progress: ProgressCallback
 ) -> dict[str, UngradedSubmission]:
-    """By key; what a run folder says of its own steps is not believed of those of others."""
-    found: dict[str, UngradedSubmission] = {}
+    """Submissions without a grade, by key. A grade in one run folder is never trusted for another run."""
+    ungraded: dict[str, UngradedSubmission] = {}
     for run in runs:
-        if differing := find_changed_inputs(run.spec, setup):
-            words = f"the {' and '.join(differing)} changed since {run.name} began"
-            say(f"note: {words}; these are not the scores that it would have had")
-        mark = _snapshot_version(run)
+        if changed := find_changed_inputs(run.spec, setup):
+            progress(
+                f"note: the {' and '.join(changed)} changed since {run.name} started;"
+                " the step grades are not comparable with its score"
+            )
+        version = _snapshot_version(run)
         store = run.folder.open_store(setup.data, writable=False)
-        done = {grade.step: grade.key for grade in _read_grades(run)}
+        graded = {grade.step: grade.key for grade in _read_grades(run)}
         for step, key in enumerate(_submission_keys(run, store, setup)):
-            if done.get(step) != key:
-                found.setdefault(key, UngradedSubmission(store, step)).occurrences.append((run, step, mark))
-    return found
+            if graded.get(step) != key:
+                submission = ungraded.setdefault(key, UngradedSubmission(store, step))
+                submission.occurrences.append((run, step, version))
+    return ungraded
 
 
 def _snapshot_version(run: Run) -> SnapshotVersion:
-    """What is another once anybody has gone on with the run, or done some of it over."""
+    """Changes when the run is resumed or rewound."""
     manifest = run.folder.path / "snapshots" / "manifest.jsonl"
     if not manifest.exists():
         return ()
-    found = manifest.stat()
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    stat = manifest.stat()
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
 def _submission_keys(run: Run, store: Store, setup: Setup) -> Iterator[str]:
-    """Of the workspace before the first step and after each: what its score depends on."""
+    """What the score depends on, for the initial workspace and the workspace after each step."""
     path, submission = setup.task.config.submission, ""
     changes = set(store.steps_changing(path)) if path != "." else set()
     for step in range(len(run.folder.steps()) + 1):
@@ -166,47 +183,48 @@ def _submission_keys(run: Run, store: Store, setup: Setup) -> Iterator[str]:
 
 
 def _grade_all(setup: Setup, ungraded: dict[str, UngradedSubmission], faults: list[str]) -> None:
-    """Grade and write down each, on as many cores as there are; code that is timed runs alone."""
-    left = list(ungraded.items())
+    """Grade and store all submissions, one worker per core, or one at a time where run time is measured."""
+    queue = list(ungraded.items())
     cores = 1 if setup.task.config.submission == "." else len(os.sched_getaffinity(0))
 
     def work() -> None:
         with open_forking_grader(setup.task, setup.data, setup.sandbox) as grader:
-            while left:
-                with suppress(IndexError):  # another was quicker
-                    _grade_submission(grader, *left.pop(), faults)
+            while queue:
+                with suppress(IndexError):  # another worker took the last one
+                    _grade_submission(grader, *queue.pop(), faults)
 
-    count = min(cores, len(left))
+    count = min(cores, len(queue))
     with ThreadPoolExecutor(max(count, 1)) as pool:
         try:
             for worker in [pool.submit(work) for _ in range(count)]:
                 worker.result()
         finally:
-            left.clear()  # whoever interrupts does not wait for all
+            queue.clear()  # after an interrupt, workers finish their current submission only
 
 
 def _grade_submission(
     grader: ForkingGrader, key: str, ungraded: UngradedSubmission, faults: list[str]
 ) -> None:
     try:
-        found = grader.grade(ungraded.store, ungraded.step)
+        outcome = grader.grade(ungraded.store, ungraded.step)
     except Fault as fault:
         run, step, _ = ungraded.occurrences[0]
         faults.append(f"{run.name}, step {step}: {fault}")
         return
-    for run, step, mark in ungraded.occurrences:
-        grade = StepGrade(step=step, score=found.score, invalid=found.invalid, key=key)
-        if trouble := _store_grade(run, grade, mark):
-            faults.extend({trouble}.difference(faults))
+    for run, step, version in ungraded.occurrences:
+        grade = StepGrade(step=step, score=outcome.score, invalid=outcome.invalid, key=key)
+        problem = _store_grade(run, grade, version)
+        if problem and problem not in faults:
+            faults.append(problem)
 
 
-def _store_grade(run: Run, grade: StepGrade, mark: SnapshotVersion) -> str:
-    """Write a grade down, unless it may be of a history that is no more; why, if so."""
+def _store_grade(run: Run, grade: StepGrade, version: SnapshotVersion) -> str:
+    """Append a grade to the run, unless the run changed since it was read; returns the problem, or ''."""
     try:
         with run.folder.lock_shared():
-            if _snapshot_version(run) != mark:
-                return f"{run.name}: somebody went on with it while it was graded; grade it again"
+            if _snapshot_version(run) != version:
+                return f"{run.name}: the run was resumed while its steps were graded. Grade it again."
             Journal(run.folder.path / GRADES_FILE).append(grade.model_dump_json())
     except UsageError as error:
-        return f"{run.name}: {error}; grade it when that has ended"
+        return f"{run.name}: {str(error).removesuffix('.')}. Grade it again when that run has finished."
     return ""

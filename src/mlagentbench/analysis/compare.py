@@ -1,4 +1,4 @@
-"""Two entrants held against each other on what both did in the same settings: better, by how much, how sure, where."""
+"""Compares two agents in the settings they share: which is better, by how much, how surely, on which task."""
 
 import math
 from collections import defaultdict
@@ -18,12 +18,12 @@ from mlagentbench.analysis.settings import (
 from mlagentbench.errors import UsageError
 from mlagentbench.records import Record
 
-SIGNIFICANCE_LEVEL = 0.05  # below it a task's difference is taken for one
+SIGNIFICANCE_LEVEL = 0.05  # adjusted p-values below it count as a difference on a task
 Side = Literal["a", "b", ""]
 
 
 class Measure(Record):
-    """One figure of both, each a mean over the common tasks, and first minus second with its 95 % interval."""
+    """One metric of both agents, averaged over the common tasks, and a minus b with its 95 % interval."""
 
     name: str
     a: float
@@ -31,30 +31,33 @@ class Measure(Record):
     difference: float
     low: float | None
     high: float | None
-    chance: float  # that a is better
+    chance: float  # probability that a is better
     tasks: int
 
     @property
     def better(self) -> Side:
-        """Who is, if the interval leaves no doubt."""
+        """The better side, if the interval excludes zero."""
         if self.low is None or self.high is None:
             return ""
         return "a" if self.low > 0 else "b" if self.high < 0 else ""
 
 
 class TaskDifference(Record):
-    """Both on one task. The test ranks all their runs by score, invalid ones last; adjusted is for many tasks."""
+    """Both agents on one task.
+
+    The test ranks all runs by score, invalid ones last. `adjusted` is corrected for the number of tasks.
+    """
 
     task: str
     a: Cell
     b: Cell
     p_value: float
     adjusted: float
-    better: Side  # empty if chance may explain it
+    better: Side  # empty if the difference is not significant
 
 
 class Comparison(Record):
-    """All of it; what is not comparable is left out, and named."""
+    """The whole comparison; `left_out` lists what is not comparable."""
 
     a: str
     b: str
@@ -65,76 +68,90 @@ class Comparison(Record):
 
 
 def compare(a: Sequence[Run], b: Sequence[Run], names: tuple[str, str] = ("", "")) -> Comparison:
-    """The runs of one entrant against those of another."""
-    ours, theirs = _group_by_key(a), _group_by_key(b)
-    common = [key for key in ours if key in theirs and ours[key].judged and theirs[key].judged]
-    left_out = tuple(_explain_left_out(ours, theirs))
+    """Compare the runs of agent `a` with those of agent `b`.
+
+    Args:
+        a: Runs of the first agent.
+        b: Runs of the second agent.
+        names: What to call the two agents; by default their labels.
+
+    Raises:
+        UsageError: The agents have no comparable runs.
+    """
+    by_key_a, by_key_b = _group_by_key(a), _group_by_key(b)
+    common = [key for key in by_key_a if key in by_key_b and by_key_a[key].judged and by_key_b[key].judged]
+    left_out = tuple(_explain_left_out(by_key_a, by_key_b))
     if not common:
-        raise UsageError(f"there is nothing to compare: {'; '.join(left_out)}")
+        raise UsageError(f"Nothing to compare: {'; '.join(left_out)}")
     first, second = names[0] or a[0].agent_label, names[1] or b[0].agent_label
-    compared = [run for key in common for run in (*ours[key].runs, *theirs[key].runs)]
-    rows = _compare_tasks(common, (ours, theirs), (first, second))
-    told = list(collect_warnings(collect_settings(compared)))
-    for who, cells in ((first, [row.a for row in rows]), (second, [row.b for row in rows])):
-        told += [f"{who} on {cell.task}: {words}" for cell in cells for words in describe_caveats(cell)]
+    compared = [run for key in common for run in (*by_key_a[key].runs, *by_key_b[key].runs)]
+    rows = _compare_tasks(common, (by_key_a, by_key_b), (first, second))
+    warnings = list(collect_warnings(collect_settings(compared)))
+    for agent, cells in ((first, [row.a for row in rows]), (second, [row.b for row in rows])):
+        warnings += [
+            f"{agent} on {cell.task}: {caveat}" for cell in cells for caveat in describe_caveats(cell)
+        ]
     if len(common) == 1:
-        told.append("one task only: it says nothing of others")
+        warnings.append("only one task: the result may not hold for other tasks")
     return Comparison(
         a=first,
         b=second,
-        measures=tuple(_compute_measures([(ours[key], theirs[key]) for key in common])),
+        measures=tuple(_compute_measures([(by_key_a[key], by_key_b[key]) for key in common])),
         tasks=tuple(rows),
         left_out=left_out,
-        warnings=tuple(told),
+        warnings=tuple(warnings),
     )
 
 
 def select_sides(a: str, b: str, within: Sequence[Path]) -> tuple[list[Run], list[Run], tuple[str, str]]:
-    """The runs of two folders of one entrant each, or of two entrants that are named; and what to call them."""
+    """The runs of both sides, and what to call them.
+
+    Without `within`, `a` and `b` are folders with the runs of one agent each. With `within`, they are the
+    labels of two agents that have runs in those folders.
+    """
     if within:
         runs = read_runs(within)
         return _runs_of(a, runs), _runs_of(b, runs), (a, b)
-    first, second = (read_runs([Path(each)]) for each in (a, b))
+    first, second = (read_runs([Path(folder)]) for folder in (a, b))
     for folder, runs in ((a, first), (b, second)):
         if len(names := sorted({run.agent_label for run in runs})) > 1:
-            told = " ".join(repr(name) for name in names[:2])
             raise UsageError(
-                f"{folder} has runs of {len(names)} entrants: {', '.join(names)};"
-                f" name the two that are meant: compare {told} --in {folder}"
+                f"{folder} has runs of {len(names)} agents: {', '.join(names)}."
+                f" Name the two to compare: mlagentbench compare {names[0]!r} {names[1]!r} --in {folder}"
             )
-    one, other = first[0].agent_label, second[0].agent_label
-    return first, second, (one, other) if one != other else (f"{one} in {a}", f"{other} in {b}")
+    label_a, label_b = first[0].agent_label, second[0].agent_label
+    if label_a == label_b:
+        return first, second, (f"{label_a} in {a}", f"{label_b} in {b}")
+    return first, second, (label_a, label_b)
 
 
-def _runs_of(who: str, runs: Sequence[Run]) -> list[Run]:
-    own = [run for run in runs if run.agent_label == who]
-    if not own:
+def _runs_of(agent: str, runs: Sequence[Run]) -> list[Run]:
+    selected = [run for run in runs if run.agent_label == agent]
+    if not selected:
         names = ", ".join(sorted({run.agent_label for run in runs}))
-        raise UsageError(f"no run is of {who!r}; there are: {names}")
-    return own
+        raise UsageError(f"No runs of agent {agent!r}. Available: {names}.")
+    return selected
 
 
 def _group_by_key(runs: Sequence[Run]) -> dict[ComparisonKey, RunValues]:
-    found: dict[ComparisonKey, list[Run]] = defaultdict(list)
+    groups: dict[ComparisonKey, list[Run]] = defaultdict(list)
     for run in runs:
-        found[ComparisonKey.from_run(run)].append(run)
-    return {key: RunValues(found[key]) for key in sorted(found)}
+        groups[ComparisonKey.from_run(run)].append(run)
+    return {key: RunValues(groups[key]) for key in sorted(groups)}
 
 
-def _explain_left_out(
-    ours: dict[ComparisonKey, RunValues], theirs: dict[ComparisonKey, RunValues]
-) -> Iterator[str]:
-    for side, other, name in ((ours, theirs, "first"), (theirs, ours, "second")):
-        for key, found in side.items():
-            same = [each for each in other if each.task == key.task]
+def _explain_left_out(a: dict[ComparisonKey, RunValues], b: dict[ComparisonKey, RunValues]) -> Iterator[str]:
+    for side, other, name in ((a, b, "first"), (b, a, "second")):
+        for key, values in side.items():
+            same_task = [other_key for other_key in other if other_key.task == key.task]
             if key in other:
-                if not found.judged:
-                    yield f"{key.task}: no run of the {name} can be judged (faults, unfinished, or no baseline)"
-            elif not same:
-                yield f"{key.task}: only the {name} has runs of it"
-            elif side is ours:
-                names = find_differing_parts([key, same[0]])
-                yield f"{key.task}: the {' and '.join(names)} {'differ' if len(names) > 1 else 'differs'}"
+                if not values.judged:
+                    yield f"{key.task}: the {name} has no judged run (faults, unfinished, or no baseline)"
+            elif not same_task:
+                yield f"{key.task}: only the {name} has runs"
+            elif side is a:
+                parts = find_differing_parts([key, same_task[0]])
+                yield f"{key.task}: the {' and '.join(parts)} {'differ' if len(parts) > 1 else 'differs'}"
 
 
 def _compare_tasks(
@@ -142,33 +159,29 @@ def _compare_tasks(
     sides: tuple[dict[ComparisonKey, RunValues], dict[ComparisonKey, RunValues]],
     names: tuple[str, str],
 ) -> list[TaskDifference]:
-    p_values = [
-        statistics.mann_whitney_p_value(_comparable_scores(sides[0][key]), _comparable_scores(sides[1][key]))
-        for key in common
-    ]
+    scores = [(_comparable_scores(sides[0][key]), _comparable_scores(sides[1][key])) for key in common]
+    p_values = [statistics.mann_whitney_p_value(first, second) for first, second in scores]
+    adjusted_p_values = statistics.holm_adjust(p_values)
     rows = []
-    for key, p_value, adjusted in zip(common, p_values, statistics.holm_adjust(p_values), strict=True):
-        a, b = (build_cell(key.task, who, side[key]) for who, side in zip(names, sides, strict=True))
+    for key, pair, p_value, adjusted in zip(common, scores, p_values, adjusted_p_values, strict=True):
+        a, b = (build_cell(key.task, name, side[key]) for name, side in zip(names, sides, strict=True))
         better: Side = ""
         if adjusted < SIGNIFICANCE_LEVEL:
-            above = statistics.probability_of_superiority(
-                _comparable_scores(sides[0][key]), _comparable_scores(sides[1][key])
-            )
-            better = "a" if above > 0.5 else "b"
+            better = "a" if statistics.probability_of_superiority(*pair) > 0.5 else "b"
         rows.append(
             TaskDifference(task=key.task, a=a, b=b, p_value=p_value, adjusted=adjusted, better=better)
         )
     return rows
 
 
-def _comparable_scores(of: RunValues) -> list[float]:
-    """Scores so that more is better, invalid ones below all others."""
-    sign = 1 if of.runs[0].spec.better == "higher" else -1
-    return [-math.inf if result.score is None else sign * result.score for result in of.judged]
+def _comparable_scores(values: RunValues) -> list[float]:
+    """Scores with the sign such that higher is better; invalid submissions are below all others."""
+    sign = 1 if values.runs[0].spec.better == "higher" else -1
+    return [-math.inf if result.score is None else sign * result.score for result in values.judged]
 
 
 def _compute_measures(pairs: Sequence[tuple[RunValues, RunValues]]) -> Iterator[Measure]:
-    """Success with the noise test first: it decides."""
+    """The metrics to compare; the first one, success with the noise test, decides."""
     for name, sides in (
         ("success rate", [(a.success, b.success) for a, b in pairs]),
         ("success rate by the paper's rule", [(a.improved, b.improved) for a, b in pairs]),
@@ -181,14 +194,14 @@ def _compute_measures(pairs: Sequence[tuple[RunValues, RunValues]]) -> Iterator[
         if not known:
             continue
         first, second = [a for a, _ in known], [b for _, b in known]
-        found = statistics.paired_difference(first, second)
+        difference = statistics.paired_difference(first, second)
         yield Measure(
             name=name,
             a=sum(sum(values) / len(values) for values in first) / len(known),
             b=sum(sum(values) / len(values) for values in second) / len(known),
-            difference=found.value,
-            low=found.interval.low,
-            high=found.interval.high,
-            chance=found.chance,
+            difference=difference.value,
+            low=difference.interval.low,
+            high=difference.interval.high,
+            chance=difference.chance,
             tasks=len(known),
         )

@@ -1,4 +1,4 @@
-"""Whether who did well had seen the data before: public instances held against fresh ones and relabelled twins."""
+"""Contamination check: compares results on public data with those on fresh instances and relabeled twins."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from mlagentbench.analysis import statistics
 from mlagentbench.analysis.metrics import RunValues
 from mlagentbench.analysis.runs import Run
+from mlagentbench.analysis.settings import SHORT_HASH_DIGITS
 from mlagentbench.records import DataKind, Record
 
-MIN_SAMPLES = 3  # runs on either side, or tasks: from fewer, a bootstrap draws an interval of no width
-SUSPICION_MARGIN = (
-    0.02  # of improvement: so much may lie in how rows are split, and in the starter's own mean
-)
+MIN_SAMPLES = 3  # runs on each side, or tasks; with fewer, a bootstrap interval can have zero width
+# In units of improvement: smaller differences can come from the data split and the starter's own mean.
+SUSPICION_MARGIN = 0.02
 
 
 class ContaminationGap(Record):
-    """Mean improvement of one contestant on public data and on data of a hidden seed, and the first minus the second.
+    """Mean improvement of one agent on public data and on data from a hidden seed, and their difference.
 
-    An invalid submission counts as no improvement. Without a task it is the mean over all tasks that have both.
+    An invalid submission counts as an improvement of 0. An empty `task` is the mean over tasks with both.
     """
 
     task: str
@@ -28,13 +28,13 @@ class ContaminationGap(Record):
     public_runs: int
     other_runs: int
     difference: float
-    low: float | None  # of a 95 % interval, drawn over runs and tasks, if there are enough
+    low: float | None  # 95 % interval, resampled over runs and tasks; None with too few samples
     high: float | None
-    chance: float  # that the public one goes better
+    chance: float  # probability that the agent does better on the public data
 
     @property
     def suspicious(self) -> bool:
-        """Whether chance does not explain that the public data goes better, and by more than a trifle."""
+        """Whether the agent does better on the public data by more than the margin, beyond chance."""
         return self.low is not None and self.low > SUSPICION_MARGIN
 
 
@@ -42,24 +42,26 @@ ImprovementsByKind = dict[DataKind, list[float]]
 
 
 def compute_contamination_gaps(runs: Sequence[Run]) -> tuple[ContaminationGap, ...]:
-    """A gap for each contestant, each kind of other data, and each task that has both; and the mean over tasks."""
-    found: dict[str, dict[str, ImprovementsByKind]] = defaultdict(dict)
-    for (who, task), gains in sorted(_group_improvements(runs).items()):
-        found[who][task] = gains
+    """One gap per agent, kind of hidden data and task with both kinds of runs; and the mean over tasks."""
+    by_agent: dict[str, dict[str, ImprovementsByKind]] = defaultdict(dict)
+    for (agent, task), improvements in sorted(_group_improvements(runs).items()):
+        by_agent[agent][task] = improvements
     gaps = []
-    for who, tasks in found.items():
+    for agent, tasks in by_agent.items():
         for kind in ("fresh", "twin"):
-            both = {
-                task: (own["public"], own[kind]) for task, own in tasks.items() if own["public"] and own[kind]
+            pairs = {
+                task: (by_kind["public"], by_kind[kind])
+                for task, by_kind in tasks.items()
+                if by_kind["public"] and by_kind[kind]
             }
-            gaps += [_compute_gap(task, who, kind, [pair]) for task, pair in both.items()]
-            if len(both) > 1:
-                gaps.append(_compute_gap("", who, kind, list(both.values())))
+            gaps += [_compute_gap(task, agent, kind, [pair]) for task, pair in pairs.items()]
+            if len(pairs) > 1:
+                gaps.append(_compute_gap("", agent, kind, list(pairs.values())))
     return tuple(gaps)
 
 
 def _group_improvements(runs: Sequence[Run]) -> dict[tuple[str, str], ImprovementsByKind]:
-    """Improvements by contestant and task, which is another one with another edition or grader."""
+    """Improvements by agent and task; another edition or grader makes another task."""
     groups: dict[tuple[str, str, str, str], dict[DataKind, list[Run]]] = defaultdict(
         lambda: defaultdict(list)
     )
@@ -70,13 +72,13 @@ def _group_improvements(runs: Sequence[Run]) -> dict[tuple[str, str], Improvemen
     graders: dict[tuple[str, str], set[str]] = defaultdict(set)
     for _, task, edition, grader in groups:
         graders[task, edition].add(grader)
-    found: dict[tuple[str, str], ImprovementsByKind] = {}
-    for (who, task, edition, grader), kinds in groups.items():
-        apart = f", grader {grader[:8]}" if len(graders[task, edition]) > 1 else ""
-        found[who, f"{task} ({edition}{apart})"] = {
-            kind: _improvements(kinds[kind]) for kind in ("public", "fresh", "twin")
+    improvements: dict[tuple[str, str], ImprovementsByKind] = {}
+    for (agent, task, edition, grader), by_kind in groups.items():
+        suffix = f", grader {grader[:SHORT_HASH_DIGITS]}" if len(graders[task, edition]) > 1 else ""
+        improvements[agent, f"{task} ({edition}{suffix})"] = {
+            kind: _improvements(by_kind[kind]) for kind in ("public", "fresh", "twin")
         }
-    return found
+    return improvements
 
 
 def _improvements(runs: Sequence[Run]) -> list[float]:
@@ -84,23 +86,23 @@ def _improvements(runs: Sequence[Run]) -> list[float]:
 
 
 def _compute_gap(
-    task: str, who: str, kind: DataKind, pairs: Sequence[tuple[list[float], list[float]]]
+    task: str, agent: str, kind: DataKind, pairs: Sequence[tuple[list[float], list[float]]]
 ) -> ContaminationGap:
     first, second = [public for public, _ in pairs], [other for _, other in pairs]
-    found = statistics.paired_difference(first, second)
-    enough = len(pairs) >= MIN_SAMPLES or min(map(len, first + second)) >= MIN_SAMPLES
+    difference = statistics.paired_difference(first, second)
+    has_enough = len(pairs) >= MIN_SAMPLES or min(map(len, first + second)) >= MIN_SAMPLES
     return ContaminationGap(
         task=task,
-        agent=who,
+        agent=agent,
         kind=kind,
         public=_mean_over_tasks(first),
         other=_mean_over_tasks(second),
         public_runs=sum(map(len, first)),
         other_runs=sum(map(len, second)),
-        difference=found.value,
-        low=found.interval.low if enough else None,
-        high=found.interval.high if enough else None,
-        chance=found.chance,
+        difference=difference.value,
+        low=difference.interval.low if has_enough else None,
+        high=difference.interval.high if has_enough else None,
+        chance=difference.chance,
     )
 
 

@@ -1,4 +1,4 @@
-"""What many runs come to: one cell for each task and entrant, and each entrant over all tasks. Faults count apart."""
+"""Metrics of many runs: one cell per task and agent, one per agent over all tasks. Faults are excluded."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +15,7 @@ REPORTED_KS = (1, 2, 3, 4, 5, 8, 10, 16, 32, 64, 100)
 
 
 class Estimate(Record):
-    """A figure with its 95 % interval, and of how many runs (overall: tasks) it is; no value if there are none."""
+    """A value with its 95 % interval and the number of runs (overall: tasks) behind it; None without runs."""
 
     value: float | None = None
     low: float | None = None
@@ -24,7 +24,7 @@ class Estimate(Record):
 
 
 class Spend(Record):
-    """What something took."""
+    """Resources used."""
 
     seconds: float
     tokens: float
@@ -32,36 +32,39 @@ class Spend(Record):
 
 
 class Cell(Record):
-    """Runs of one entrant on one task; overall (`task` is empty) counts are sums and figures are means over tasks."""
+    """The runs of one agent on one task.
+
+    In an overall cell `task` is empty, counts are sums, and all other values are means over tasks.
+    """
 
     task: str
     agent: str
     tasks: int = 1
-    runs: int  # all of them
+    runs: int  # all, including faults and unfinished runs
     counted: int  # neither faults nor unfinished
-    judged: int  # counted, and a baseline is known: of these are the rates
+    judged: int  # counted and a baseline is known: the denominator of the rates
     valid: int
     improved: int
     success: int
     faults: int
     unfinished: int
     unsandboxed: int
-    violations: int  # runs that broke a rule of the task
-    improved_rate: Estimate  # the paper's rule
-    success_rate: Estimate  # with the noise test as well
+    violations: int  # runs with a rule violation
+    improved_rate: Estimate  # success by the paper's rule
+    success_rate: Estimate  # success by the paper's rule and the noise test
     valid_rate: Estimate
     improvement: Estimate  # mean among valid submissions
-    best: float | None  # improvement
+    best: float | None  # best improvement
     best_of: dict[int, float]  # expected best improvement of k valid submissions
-    pass_at_k: dict[int, float]  # chance that at least one of k runs is a success
-    score: Estimate  # mean among valid submissions; none overall, where units differ
+    pass_at_k: dict[int, float]  # probability that at least one of k runs succeeds
+    score: Estimate  # mean among valid submissions; None overall, because units differ
     per_run: Spend | None
     per_success: Spend | None
-    validation_gap: Estimate  # how much better the figure that the agent saw looked than the score is
+    validation_gap: Estimate  # how much the last validation score overstated the score
 
 
 class Summary(Record):
-    """All of it."""
+    """All cells, the overall cells, the settings of the runs, and warnings."""
 
     cells: tuple[Cell, ...]
     tasks: tuple[str, ...]
@@ -71,12 +74,12 @@ class Summary(Record):
     warnings: tuple[str, ...]
 
     def cell(self, task: str, agent: str) -> Cell | None:
-        """One of them, if it has any runs."""
+        """The cell of a task and an agent, or None if there are no such runs."""
         return next((cell for cell in self.cells if (cell.task, cell.agent) == (task, agent)), None)
 
 
 class RunValues:
-    """The runs of a cell as numbers."""
+    """The values of the runs of one cell."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self.runs = runs
@@ -90,17 +93,17 @@ class RunValues:
 
     @cached_property
     def validation_gaps(self) -> list[float]:
-        """How much too hopeful each was; whole traces are read for it."""
-        return [found for found in map(compute_validation_gap, self.runs) if found is not None]
+        """The validation gap of each run that has one. Reads whole traces."""
+        return [gap for gap in map(compute_validation_gap, self.runs) if gap is not None]
 
     @property
     def improvements_or_zero(self) -> list[float]:
-        """Improvements for a mean over tasks, where a task without a valid submission has improved by nothing."""
+        """Improvements for a mean over tasks: a task without a valid submission counts as 0."""
         return self.improvements or ([] if any(self.valid) or not self.judged else [0.0])
 
     @property
     def total_spend(self) -> Spend:
-        """What all counted runs took."""
+        """The resources that all counted runs used together."""
         return Spend(
             seconds=sum(result.seconds for result in self.counted),
             tokens=sum(result.tokens for result in self.counted),
@@ -109,36 +112,36 @@ class RunValues:
 
 
 def summarize_runs(runs: Sequence[Run]) -> Summary:
-    """Every figure of every task and entrant, and over all tasks; runs in different settings are never mixed."""
+    """Compute all metrics per task and agent, and over all tasks.
+
+    Runs in different settings are never mixed: each setting of a task counts as a task of its own.
+    """
     groups: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for task, run in zip(label_runs(runs), runs, strict=True):
         groups[task, run.agent_label].append(run)
     tasks = sorted({task for task, _ in groups}, key=str.lower)
-    entrants = sorted({who for _, who in groups}, key=str.lower)
-    numbers = {
-        place: RunValues(groups[place])
-        for place in sorted(groups, key=lambda place: (place[0].lower(), place[1]))
-    }
-    cells = {place: build_cell(*place, found) for place, found in numbers.items()}
+    agents = sorted({agent for _, agent in groups}, key=str.lower)
+    values = {key: RunValues(groups[key]) for key in sorted(groups, key=lambda key: (key[0].lower(), key[1]))}
+    cells = {key: build_cell(*key, run_values) for key, run_values in values.items()}
     overall = []
-    for who in entrants:
-        own = [place for place in cells if place[1] == who]
+    for agent in agents:
+        keys = [key for key in cells if key[1] == agent]
         overall.append(
-            _build_overall_cell(who, [cells[place] for place in own], [numbers[place] for place in own])
+            _build_overall_cell(agent, [cells[key] for key in keys], [values[key] for key in keys])
         )
-    found = collect_settings(runs)
+    settings = collect_settings(runs)
     return Summary(
         cells=tuple(cells.values()),
         tasks=tuple(tasks),
-        agents=tuple(entrants),
+        agents=tuple(agents),
         overall=tuple(overall),
-        settings=found,
-        warnings=(*collect_warnings(found), *_caveat_warnings(overall, len(tasks))),
+        settings=settings,
+        warnings=(*collect_warnings(settings), *_caveat_warnings(overall, len(tasks))),
     )
 
 
 def build_cell(task: str, agent: str, values: RunValues) -> Cell:
-    """The figures of one cell."""
+    """The metrics of one agent on one task."""
     total = values.total_spend
     return Cell(
         task=task,
@@ -173,10 +176,9 @@ def build_cell(task: str, agent: str, values: RunValues) -> Cell:
     )
 
 
-def _estimate_rate(hits: Sequence[float]) -> Estimate:
-    return _to_estimate(
-        statistics.mean(hits), statistics.wilson_interval(int(sum(hits)), len(hits)), len(hits)
-    )
+def _estimate_rate(outcomes: Sequence[float]) -> Estimate:
+    interval = statistics.wilson_interval(int(sum(outcomes)), len(outcomes))
+    return _to_estimate(statistics.mean(outcomes), interval, len(outcomes))
 
 
 def _estimate_mean(values: Sequence[float]) -> Estimate:
@@ -187,23 +189,26 @@ def _to_estimate(value: float | None, interval: Interval, n: int) -> Estimate:
     return Estimate(value=value, low=interval.low, high=interval.high, n=n)
 
 
-def _ks_up_to(most: int) -> list[int]:
-    return sorted({k for k in REPORTED_KS if k <= most} | ({most} if 0 < most <= REPORTED_KS[-1] else set()))
+def _ks_up_to(limit: int) -> list[int]:
+    ks = {k for k in REPORTED_KS if k <= limit}
+    return sorted(ks | ({limit} if 0 < limit <= REPORTED_KS[-1] else set()))
 
 
-def _divide_spend(total: Spend, of: float) -> Spend | None:
-    if not of:
+def _divide_spend(total: Spend, divisor: float) -> Spend | None:
+    if not divisor:
         return None
-    return Spend(seconds=total.seconds / of, tokens=total.tokens / of, dollars=total.dollars / of)
+    return Spend(
+        seconds=total.seconds / divisor, tokens=total.tokens / divisor, dollars=total.dollars / divisor
+    )
 
 
-def _build_overall_cell(who: str, cells: Sequence[Cell], numbers: Sequence[RunValues]) -> Cell:
-    """The mean over tasks, each of one weight."""
-    success = _estimate_rate_over_tasks([of.success for of in numbers])
+def _build_overall_cell(agent: str, cells: Sequence[Cell], values: Sequence[RunValues]) -> Cell:
+    """The mean over tasks, each with the same weight."""
+    success = _estimate_rate_over_tasks([task.success for task in values])
     per_run = _mean_spend([cell.per_run for cell in cells if cell.per_run])
     return Cell(
         task="",
-        agent=who,
+        agent=agent,
         tasks=len(cells),
         runs=_sum_counts(cells, lambda cell: cell.runs),
         counted=_sum_counts(cells, lambda cell: cell.counted),
@@ -215,17 +220,17 @@ def _build_overall_cell(who: str, cells: Sequence[Cell], numbers: Sequence[RunVa
         unfinished=_sum_counts(cells, lambda cell: cell.unfinished),
         unsandboxed=_sum_counts(cells, lambda cell: cell.unsandboxed),
         violations=_sum_counts(cells, lambda cell: cell.violations),
-        improved_rate=_estimate_rate_over_tasks([of.improved for of in numbers]),
+        improved_rate=_estimate_rate_over_tasks([task.improved for task in values]),
         success_rate=success,
-        valid_rate=_estimate_rate_over_tasks([of.valid for of in numbers]),
-        improvement=_estimate_over_tasks([of.improvements_or_zero for of in numbers]),
+        valid_rate=_estimate_rate_over_tasks([task.valid for task in values]),
+        improvement=_estimate_over_tasks([task.improvements_or_zero for task in values]),
         best=statistics.mean([cell.best for cell in cells if cell.best is not None]),
         best_of=_mean_per_k([cell.best_of for cell in cells]),
         pass_at_k=_mean_per_k([cell.pass_at_k for cell in cells]),
         score=Estimate(),
         per_run=per_run,
         per_success=_divide_spend(per_run, success.value) if per_run and success.value else None,
-        validation_gap=_estimate_over_tasks([of.validation_gaps for of in numbers]),
+        validation_gap=_estimate_over_tasks([task.validation_gaps for task in values]),
     )
 
 
@@ -237,9 +242,9 @@ def _estimate_over_tasks(
     groups: Sequence[Sequence[float]],
     interval: Callable[[Sequence[Sequence[float]]], Interval] = statistics.stratified_interval,
 ) -> Estimate:
-    known = [values for values in groups if values]
-    means = [found for found in map(statistics.mean, known) if found is not None]
-    return _to_estimate(statistics.mean(means), interval(known), len(known))
+    nonempty = [values for values in groups if values]
+    means = [mean for mean in map(statistics.mean, nonempty) if mean is not None]
+    return _to_estimate(statistics.mean(means), interval(nonempty), len(nonempty))
 
 
 def _estimate_rate_over_tasks(groups: Sequence[Sequence[float]]) -> Estimate:
@@ -247,35 +252,35 @@ def _estimate_rate_over_tasks(groups: Sequence[Sequence[float]]) -> Estimate:
 
 
 def _mean_per_k(tables: Sequence[dict[int, float]]) -> dict[int, float]:
-    """Means over tasks, for each k that all tasks with any figure have."""
-    known = [table for table in tables if table]
-    shared = sorted(set.intersection(*map(set, known))) if known else []
-    return {k: sum(table[k] for table in known) / len(known) for k in shared}
+    """Means over tasks, for each k that is known for all tasks with any value."""
+    nonempty = [table for table in tables if table]
+    shared = sorted(set.intersection(*map(set, nonempty))) if nonempty else []
+    return {k: sum(table[k] for table in nonempty) / len(nonempty) for k in shared}
 
 
-def _mean_spend(each: Sequence[Spend]) -> Spend | None:
+def _mean_spend(spends: Sequence[Spend]) -> Spend | None:
     total = Spend(
-        seconds=sum(spend.seconds for spend in each),
-        tokens=sum(spend.tokens for spend in each),
-        dollars=sum(spend.dollars for spend in each),
+        seconds=sum(spend.seconds for spend in spends),
+        tokens=sum(spend.tokens for spend in spends),
+        dollars=sum(spend.dollars for spend in spends),
     )
-    return _divide_spend(total, len(each))
+    return _divide_spend(total, len(spends))
 
 
-def _caveat_warnings(overall: Sequence[Cell], tasks: int) -> Iterator[str]:
-    """What no rate shows."""
+def _caveat_warnings(overall: Sequence[Cell], task_count: int) -> Iterator[str]:
+    """What the rates do not show."""
     for cell in overall:
-        if cell.tasks < tasks:
-            yield f"{cell.agent} has runs on {cell.tasks} of {tasks} tasks: its mean over tasks is over those only"
-        yield from (f"{cell.agent}: {words}" for words in describe_caveats(cell))
+        if cell.tasks < task_count:
+            yield f"{cell.agent} has runs on {cell.tasks} of {task_count} tasks; its mean covers only those"
+        yield from (f"{cell.agent}: {caveat}" for caveat in describe_caveats(cell))
 
 
 def describe_caveats(cell: Cell) -> list[str]:
-    """What is counted apart, in words."""
+    """Runs that are excluded from the rates, or need a remark, as phrases."""
     counts = (
-        (cell.faults, "ended as a fault, or were never graded, and count for nothing"),
-        (cell.unfinished, "are unfinished and count for nothing"),
+        (cell.faults, "ended in a fault or were never graded, and are excluded"),
+        (cell.unfinished, "are unfinished and are excluded"),
         (cell.unsandboxed, "were not sandboxed"),
-        (cell.violations, "broke a rule of their task"),
+        (cell.violations, "violated a rule of their task"),
     )
-    return [f"{count} of {cell.runs} runs {what}" for count, what in counts if count]
+    return [f"{count} of {cell.runs} runs {caveat}" for count, caveat in counts if count]

@@ -1,4 +1,4 @@
-"""The figures that the paper printed (Huang, Vora, Liang, Leskovec: MLAgentBench, ICML 2024), to compare with."""
+"""Published results of the paper (Huang, Vora, Liang, Leskovec: MLAgentBench, ICML 2024), for comparison."""
 
 import csv
 from functools import cache
@@ -6,12 +6,12 @@ from pathlib import Path
 
 from mlagentbench.records import Record
 
-RUNS_PER_CELL = 8  # in a cell
+RUNS_PER_CELL = 8
 DATA_DIR = Path(__file__).parent / "data"
 
 
 class PaperTable(Record):
-    """One table, as shares of one: cells[task][entrant]."""
+    """One table, as fractions: cells[task][agent]."""
 
     tasks: tuple[str, ...]
     agents: tuple[str, ...]
@@ -19,13 +19,14 @@ class PaperTable(Record):
 
     @property
     def averages(self) -> dict[str, float]:
-        """Of each entrant over the tasks, each of one weight."""
-        return {who: sum(row[who] for row in self.cells.values()) / len(self.cells) for who in self.agents}
+        """The mean of each agent over all tasks, each with the same weight."""
+        rows = self.cells.values()
+        return {agent: sum(row[agent] for row in rows) / len(rows) for agent in self.agents}
 
 
 @cache
 def load_success_rates() -> PaperTable:
-    """Table 3: runs whose last submission improves more than 10 % on the starter's mean score."""
+    """Table 3: share of runs whose final submission beats the starter's mean score by more than 10 %."""
     return _load_table("success_rate.csv")
 
 
@@ -37,8 +38,9 @@ def load_improvements() -> PaperTable:
 
 def _load_table(name: str) -> PaperTable:
     with (DATA_DIR / name).open(newline="") as file:
-        _, *entrants = next(rows := csv.reader(file))
+        _, *agents = next(rows := csv.reader(file))
         cells = {
-            task: dict(zip(entrants, (float(each) / 100 for each in row), strict=True)) for task, *row in rows
+            task: {agent: float(percent) / 100 for agent, percent in zip(agents, row, strict=True)}
+            for task, *row in rows
         }
-    return PaperTable(tasks=tuple(cells), agents=tuple(entrants), cells=cells)
+    return PaperTable(tasks=tuple(cells), agents=tuple(agents), cells=cells)

@@ -1,4 +1,4 @@
-"""Run folders as reports read them: what was asked, what came of it, step by step."""
+"""Reads run folders for analysis: spec, result and steps, without duplicates."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -13,105 +13,112 @@ from mlagentbench.runner.folder import RunFolder
 from mlagentbench.sandbox.access_log.records import Access, read_access
 from mlagentbench.system.hashing import hash_file
 
-MIN_FINGERPRINT_SECONDS = (
-    1.0  # seconds; a trace has times to the tenth of a millisecond, which two runs that only submit may share
-)
+# Shorter runs may have identical traces: times are rounded to 0.1 ms, and some agents only submit.
+MIN_FINGERPRINT_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run; without a result it is unfinished."""
+    """One run; it is unfinished if it has no result."""
 
     folder: RunFolder
     result: Result | None
 
     @property
     def spec(self) -> RunSpec:
-        """What was asked for."""
+        """The specification that the run was started with."""
         return self.folder.spec
 
     @property
     def name(self) -> str:
-        """The name of its folder."""
+        """The name of the run folder."""
         return self.folder.path.name
 
     @property
     def task(self) -> str:
-        """The task's name, also of one that is not in the suite."""
+        """The name of the task, without the path for a task outside the suite."""
         return self.spec.task.rpartition("/")[2]
 
     @property
     def agent_label(self) -> str:
-        """The contestant in a few words; two that differ in anything never share them."""
+        """The agent, its models and options, as a short label; different agents never share a label."""
         file = self.folder.agent_file
-        apart = " [imported]" if self.spec.imported else ""
-        return describe_agent(self.spec) + (f" [{hash_file(file)[:6]}]" if file else apart)
+        suffix = " [imported]" if self.spec.imported else ""
+        return describe_agent(self.spec) + (f" [{hash_file(file)[:6]}]" if file else suffix)
 
     @property
     def is_fault(self) -> bool:
-        """Whether it says nothing about the agent."""
+        """Whether the run ended in a fault or was never graded, and so says nothing about the agent."""
         return self.result is not None and (self.result.ending == "fault" or self.result.ungraded)
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
-        """What was done."""
+        """The steps of the trace."""
         return self.folder.steps()
 
     @cached_property
     def accesses(self) -> dict[int, tuple[Access, ...]]:
-        """What the commands of each step opened, and which sockets they tried; nothing without an access ledger."""
+        """Files and sockets that the commands of each step tried to open; empty without an access log."""
         numbers = [step.number for step in self.steps] if self.spec.record_access else []
         return {number: tried for number in numbers if (tried := read_access(self.folder.path, number))}
 
 
-def describe_agent(who: AgentSpec) -> str:
-    """An agent, its model, and whatever else it was told, in words."""
-    told = [f"{name} {value}" for name, value in sorted(who.options.items())]
-    others = [f"fast {who.fast_model}"] if who.fast_model else []
-    others += [f"edit {who.edit_model}"] if who.edit_model else []
-    more = ", ".join(others + told)
-    return " ".join(filter(None, (who.agent, who.model, f"({more})" if more else "")))
+def describe_agent(spec: AgentSpec) -> str:
+    """The agent, its models and its options as one line."""
+    details = [f"fast {spec.fast_model}"] if spec.fast_model else []
+    details += [f"edit {spec.edit_model}"] if spec.edit_model else []
+    details += [f"{name} {value}" for name, value in sorted(spec.options.items())]
+    suffix = f"({', '.join(details)})" if details else ""
+    return " ".join(filter(None, (spec.agent, spec.model, suffix)))
 
 
 def read_runs(paths: Sequence[Path]) -> list[Run]:
-    """All runs below some folders, in order and each once; a folder may be a run, a batch, or hold those."""
-    found: dict[Path, Run] = {}
+    """Read all runs below these folders, in order, without duplicates.
+
+    Args:
+        paths: Run folders, batch folders, or folders that contain them.
+
+    Raises:
+        UsageError: A path is not a folder, or there are no runs.
+    """
+    runs: dict[Path, Run] = {}
     for path in paths:
         if not path.is_dir():
-            raise UsageError(f"there is no folder {path}")
-        for place in find_run_folders(path):
-            folder = RunFolder(place)
-            found[folder.path] = Run(folder, folder.result)
-    if not found:
-        raise UsageError(f"no run lies below {', '.join(str(path) for path in paths)}")
-    return _drop_duplicates(list(found.values()))
+            raise UsageError(f"No such folder: {path}")
+        for run_path in find_run_folders(path):
+            folder = RunFolder(run_path)
+            runs[folder.path] = Run(folder, folder.result)
+    if not runs:
+        raise UsageError(f"No runs found below {', '.join(str(path) for path in paths)}")
+    return _drop_duplicates(list(runs.values()))
 
 
 def _drop_duplicates(runs: Sequence[Run]) -> list[Run]:
-    """One of each; a copy of a run, or its bundle beside it, is no second run that came out the same."""
+    """Keep one of each run: a copy of a run, or its bundle, is not a second run with the same result."""
     known: dict[str, Run] = {}
-    again = set()
-    for run in sorted(runs, key=lambda run: run.result is None):  # a copy may have been made while it went on
-        marks = _fingerprints(run)
-        if first := next((known[mark] for mark in marks if mark in known), None):
-            again.add(run.folder.path)
-            print_progress(f"{run.folder.path} is {first.folder.path} again: counted once")
-        known |= dict.fromkeys(marks, first or run)
-    return [run for run in runs if run.folder.path not in again]
+    duplicates = set()
+    # Finished runs first: a copy may have been made while the run was in progress.
+    for run in sorted(runs, key=lambda run: run.result is None):
+        fingerprints = _fingerprints(run)
+        if first := next((known[mark] for mark in fingerprints if mark in known), None):
+            duplicates.add(run.folder.path)
+            print_progress(f"{run.folder.path} is a copy of {first.folder.path}; counted once")
+        known |= dict.fromkeys(fingerprints, first or run)
+    return [run for run in runs if run.folder.path not in duplicates]
 
 
 def _fingerprints(run: Run) -> set[str]:
-    """What no other run has: its id, and its steps with what they left, if they took long enough for that."""
-    marks = {run.spec.id}
+    """What identifies a run: its id, and the hashes of its trace and history if it ran long enough."""
+    fingerprints = {run.spec.id}
     if run.result and run.result.trace and run.result.seconds >= MIN_FINGERPRINT_SECONDS:
-        marks.add(run.result.trace + run.result.history)
-    return marks - {""}
+        fingerprints.add(run.result.trace + run.result.history)
+    return fingerprints - {""}
 
 
 def find_run_folders(path: Path) -> Iterator[Path]:
-    """The folders of all runs below one, in order."""
+    """All run folders below a folder, in order."""
     for parent, folders, files in os.walk(path):
         if "run.json" in files:
-            folders.clear()  # what an agent left is no run
+            folders.clear()  # a run.json that an agent wrote is not a run
             yield Path(parent)
         folders.sort()

@@ -1,6 +1,6 @@
-"""What makes runs comparable: edition, grader, data and baseline; a task in two settings is two tasks."""
+"""Settings: runs of a task are comparable if edition, grader, data and baseline are the same."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -10,11 +10,11 @@ from mlagentbench.analysis.runs import Run
 from mlagentbench.formatting import baseline_command
 from mlagentbench.records import Baseline, Better, DataKind, Record
 
-SHORT_HASH_DIGITS = 8  # of a hash, for people
+SHORT_HASH_DIGITS = 8  # digits of a hash in labels and messages
 
 
 class ComparisonKey(NamedTuple):
-    """What must be the same for two scores to be compared; all but task and edition are hashes."""
+    """What must be equal for two scores to be comparable; all but task and edition are hashes."""
 
     task: str
     edition: str
@@ -24,20 +24,20 @@ class ComparisonKey(NamedTuple):
 
     @classmethod
     def from_run(cls, run: Run) -> "ComparisonKey":
-        """That of one run."""
+        """The key of a run."""
         spec = run.spec
-        known = spec.baseline.model_dump_json(exclude={"hardware"}) if spec.baseline else ""
-        baseline = blake3(known.encode()).hexdigest() if known else ""
+        content = spec.baseline.model_dump_json(exclude={"hardware"}) if spec.baseline else ""
+        baseline = blake3(content.encode()).hexdigest() if content else ""
         return cls(run.task, spec.edition, spec.hashes.grader, spec.hashes.data, baseline)
 
-    def shorten(self, name: str) -> str:
-        """One part of it, for people."""
-        value = str(getattr(self, name))
-        return value if name in ("task", "edition") else value[:SHORT_HASH_DIGITS] or "none"
+    def shorten(self, part: str) -> str:
+        """The value of one part for labels and messages; hashes are shortened."""
+        value = str(getattr(self, part))
+        return value if part in ("task", "edition") else value[:SHORT_HASH_DIGITS] or "none"
 
 
 class Setting(Record):
-    """The conditions of some runs of one task; scores are comparable within one setting only."""
+    """The conditions of a group of runs of one task; scores are comparable only within a setting."""
 
     task: str
     label: str
@@ -58,44 +58,45 @@ class Setting(Record):
 
 
 def find_differing_parts(keys: Sequence[ComparisonKey]) -> list[str]:
-    """Which parts of these keys are not the same in all."""
+    """The parts that are not equal in all of these keys."""
     return [
-        name
-        for name, values in zip(ComparisonKey._fields, zip(*keys, strict=True), strict=True)
+        part
+        for part, values in zip(ComparisonKey._fields, zip(*keys, strict=True), strict=True)
         if len(set(values)) > 1
     ]
 
 
 def label_runs(runs: Sequence[Run]) -> list[str]:
-    """For each run the name of its task, with what tells its setting apart where there are several."""
+    """The task name of each run; if the task has several settings, with what distinguishes this one."""
     keys = [ComparisonKey.from_run(run) for run in runs]
-    found: dict[str, list[ComparisonKey]] = defaultdict(list)
+    by_task: dict[str, list[ComparisonKey]] = defaultdict(list)
     for key in dict.fromkeys(keys):
-        found[key.task].append(key)
+        by_task[key.task].append(key)
     kinds = {run.spec.hashes.data: run.spec.kind for run in runs if run.spec.kind}
-    named = {
-        key: _format_label(key, _distinguishing_parts(among), kinds)
-        for among in found.values()
-        for key in among
+    labels = {
+        key: _format_label(key, _distinguishing_parts(task_keys), kinds)
+        for task_keys in by_task.values()
+        for key in task_keys
     }
-    return [named[key] for key in keys]
+    return [labels[key] for key in keys]
 
 
 def _distinguishing_parts(keys: Sequence[ComparisonKey]) -> list[str]:
-    """The parts by which these are told apart; other data has another baseline, which need not be told besides."""
+    """The parts that distinguish these keys, without the baseline if the other parts suffice."""
     parts = find_differing_parts(keys)
-    fewer = [name for name in parts if name != "baseline"]
-    return fewer if len({tuple(getattr(key, name) for name in fewer) for key in keys}) == len(keys) else parts
+    others = [part for part in parts if part != "baseline"]
+    distinct = {tuple(getattr(key, part) for part in others) for key in keys}
+    return others if len(distinct) == len(keys) else parts
 
 
 def _format_label(key: ComparisonKey, parts: Sequence[str], kinds: Mapping[str, DataKind]) -> str:
-    words = {"edition": "", "data": f"{kinds.get(key.data, 'data')} "}
-    told = ", ".join(f"{words.get(name, f'{name} ')}{key.shorten(name)}" for name in parts)
-    return f"{key.task} ({told})" if told else key.task
+    prefixes = {"edition": "", "data": f"{kinds.get(key.data, 'data')} "}
+    details = ", ".join(f"{prefixes.get(part, f'{part} ')}{key.shorten(part)}" for part in parts)
+    return f"{key.task} ({details})" if details else key.task
 
 
 def collect_settings(runs: Sequence[Run]) -> tuple[Setting, ...]:
-    """All settings, in the order of their labels."""
+    """All settings of these runs, sorted by label."""
     groups: dict[str, list[Run]] = defaultdict(list)
     for label, run in zip(label_runs(runs), runs, strict=True):
         groups[label].append(run)
@@ -114,51 +115,49 @@ def _build_setting(label: str, runs: list[Run]) -> Setting:
         grader=spec.hashes.grader,
         data=spec.hashes.data,
         kind=spec.kind,
-        task_hashes=_sorted_unique(each.spec.hashes.task for each in runs),
-        runtimes=_sorted_unique(each.spec.hashes.runtime for each in runs),
-        versions=_sorted_unique(each.spec.version for each in runs),
+        task_hashes=_sorted_unique(run.spec.hashes.task for run in runs),
+        runtimes=_sorted_unique(run.spec.hashes.runtime for run in runs),
+        versions=_sorted_unique(run.spec.version for run in runs),
         hardware=_sorted_unique(map(_describe_machine, runs)),
-        sandboxes=_sorted_unique(each.spec.sandbox for each in runs),
+        sandboxes=_sorted_unique(run.spec.sandbox for run in runs),
         limits=_sorted_unique(map(_describe_limits, runs)),
         runs=len(runs),
     )
 
 
 def _describe_machine(run: Run) -> str:
-    own = run.spec.hardware
-    gpu = f", {own.gpu}" if run.spec.gpu and own.gpu else ""
-    return f"{own.cpu}, {own.cores} cores, {own.memory_gb:g} GB{gpu}"
+    hardware = run.spec.hardware
+    gpu = f", {hardware.gpu}" if run.spec.gpu and hardware.gpu else ""
+    return f"{hardware.cpu}, {hardware.cores} cores, {hardware.memory_gb:g} GB{gpu}"
 
 
 def _describe_limits(run: Run) -> str:
-    own = run.spec.limits
-    tokens = f", {own.tokens:,} tokens" if own.tokens else ""
-    dollars = f", ${own.dollars:g}" if own.dollars else ""
-    return f"{own.steps} steps, {own.hours:g} h{tokens}{dollars}"
+    limits = run.spec.limits
+    tokens = f", {limits.tokens:,} tokens" if limits.tokens else ""
+    dollars = f", ${limits.dollars:g}" if limits.dollars else ""
+    return f"{limits.steps} steps, {limits.hours:g} h{tokens}{dollars}"
 
 
 def _sorted_unique(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(set(values)))
 
 
-def collect_warnings(found: Sequence[Setting]) -> list[str]:
-    """What a reader of figures from these settings must know."""
-    told = []
-    for task in dict.fromkeys(setting.task for setting in found):
-        if (count := sum(setting.task == task for setting in found)) > 1:
-            told += [
-                f"{task} was run in {count} settings, which are not comparable: each stands as a task of its own"
-            ]
-    for setting in found:
-        for what, values in (
-            ("on different machines", setting.hardware),
-            ("within different limits", setting.limits),
-        ):
-            if len(values) > 1:
-                told += [f"{setting.label} was run {what}: {'; '.join(values)}"]
+def collect_warnings(settings: Sequence[Setting]) -> list[str]:
+    """What limits the comparability of metrics from these settings."""
+    counts = Counter(setting.task for setting in settings)
+    warnings = [
+        f"{task} was run in {count} settings that are not comparable; each counts as a separate task"
+        for task, count in counts.items()
+        if count > 1
+    ]
+    for setting in settings:
+        if len(setting.hardware) > 1:
+            warnings.append(f"{setting.label} was run on different machines: {'; '.join(setting.hardware)}")
+        if len(setting.limits) > 1:
+            warnings.append(f"{setting.label} was run with different limits: {'; '.join(setting.limits)}")
         if len(setting.task_hashes) > 1:
-            told += [f"{setting.label}: its description or starter changed between runs"]
+            warnings.append(f"{setting.label}: the description or the starter changed between runs")
         if setting.baseline is None:
-            how = baseline_command(setting.task, setting.edition, setting.data, setting.kind)
-            told += [f"{setting.label}: no baseline is known, so nothing is judged: {how}"]
-    return told
+            command = baseline_command(setting.task, setting.edition, setting.data, setting.kind)
+            warnings.append(f"{setting.label}: no baseline, so runs are not judged. Measure it: {command}")
+    return warnings

@@ -1,1 +1,1 @@
-"""A run as one zip file: write it, check it, read it."""
+"""Bundles: a run exported as one zip file, and read back with checks."""

@@ -1,1 +1,1 @@
-"""How a run went: error modes by rules that can be explained, and a model's judgement beside them."""
+"""How an agent worked: findings by fixed rules, and optional judgements by a model."""

@@ -1,4 +1,4 @@
-"""How far two judgings of the same runs agree."""
+"""Agreement between two judgements of the same runs."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from mlagentbench.records import Record
 
 
 class Agreement(Record):
-    """Shares of scores that are the same, and at most one apart; Cohen's kappa with quadratic weights."""
+    """Share of equal scores, share that differ by at most one, and Cohen's kappa with quadratic weights."""
 
     runs: int
     scores: int
@@ -18,20 +18,24 @@ class Agreement(Record):
 
 
 def measure_agreement(runs: Iterable[Run]) -> Agreement | None:
-    """Over all runs that were judged twice; None if there are none."""
-    judged = [found.score_pairs for run in runs if (found := read_judgements(run)) and found.score_pairs]
-    pairs = [pair for each in judged for pair in each]
+    """The agreement over all runs with at least two judgements; None if there are none."""
+    judgements = [judged for run in runs if (judged := read_judgements(run))]
+    pairs_by_run = [judged.score_pairs for judged in judgements if judged.score_pairs]
+    pairs = [pair for run_pairs in pairs_by_run for pair in run_pairs]
     if not pairs:
         return None
-    apart = [abs(one - other) for one, other in pairs]
-    exact, near = (sum(gap <= most for gap in apart) / len(apart) for most in (0, 1))
+    distances = [abs(first - second) for first, second in pairs]
     return Agreement(
-        runs=len(judged), scores=len(pairs), exact=exact, within_one=near, kappa=weighted_kappa(pairs)
+        runs=len(pairs_by_run),
+        scores=len(pairs),
+        exact=sum(distance == 0 for distance in distances) / len(distances),
+        within_one=sum(distance <= 1 for distance in distances) / len(distances),
+        kappa=weighted_kappa(pairs),
     )
 
 
 def weighted_kappa(pairs: list[tuple[int, int]]) -> float | None:
-    """Cohen's kappa, where a disagreement weighs as the square of its distance; None where chance alone would agree."""
-    seen = sum((one - other) ** 2 for one, other in pairs) / len(pairs)
-    by_chance = sum((one - other) ** 2 for one, _ in pairs for _, other in pairs) / len(pairs) ** 2
-    return 1 - seen / by_chance if by_chance else None
+    """Cohen's kappa with quadratic weights; None if all scores are equal, where it is undefined."""
+    observed = sum((first - second) ** 2 for first, second in pairs) / len(pairs)
+    expected = sum((first - second) ** 2 for first, _ in pairs for _, second in pairs) / len(pairs) ** 2
+    return 1 - observed / expected if expected else None

@@ -1,4 +1,4 @@
-"""Figures that a text claims, and whether numbers that were shown bear them out."""
+"""Finds numbers that a text claims as results, and checks them against observed numbers."""
 
 import re
 from bisect import bisect_left
@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 NUMBER_PATTERN = r"\d{1,15}(?:,\d{3}){0,4}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?"
 METRIC_PATTERN = (
-    r"(?:accuracy|acc|error|loss|score|figure|mae|rmsle|rmse|mse|mape|smape|mcrmse|f1|auc|precision|recall|perplexity"
-    r"|r2|r²|dice|iou|kappa|bleu|speed-?up|improvement|correlation)"
+    r"(?:accuracy|acc|error|loss|score|figure|mae|rmsle|rmse|mse|mape|smape|mcrmse|f1|auc|precision|recall"
+    r"|perplexity|r2|r²|dice|iou|kappa|bleu|speed-?up|improvement|correlation)"
 )
 FILLER_PATTERN = (
-    r"(?:\s+(?:score|value|rate|figure|on|over|for|the|a|an|this|our|my|its|all|validation|test|train(?:ing)?|held-out"
-    r"|set|data|fold|folds|model|best|final|new|now|currently|starter|baseline))"
+    r"(?:\s+(?:score|value|rate|figure|on|over|for|the|a|an|this|our|my|its|all|validation|test|train(?:ing)?"
+    r"|held-out|set|data|fold|folds|model|best|final|new|now|currently|starter|baseline))"
 )
 VERB_PATTERN = (
     r"(?:(?:has\s+)?(?:improved|dropped|fell|fallen|rose|risen|increased|decreased|went|goes|grew|shrank)\s+)"
@@ -24,19 +24,20 @@ METRIC_BEFORE = re.compile(
     rf"\b{METRIC_PATTERN}{FILLER_PATTERN}{{0,5}}{LINK_PATTERN}{APPROXIMATION_PATTERN}$", re.IGNORECASE
 )
 METRIC_AFTER = re.compile(rf"{FILLER_PATTERN}{{0,2}}\s+{METRIC_PATTERN}\b", re.IGNORECASE)
-MAX_METRIC_DISTANCE_CHARS = 80  # characters, in which a figure is called by its name
+MAX_METRIC_DISTANCE_CHARS = 80  # between a number and the name of its metric
 WORD = re.compile("[a-z]+")
-# A sentence with such a word wishes, supposes, quotes or sums up; it does not report.
+# A sentence with such a word expresses a wish, an assumption, a quotation or a summary, not a result.
 HEDGE_WORDS = frozenset(
     WORD.findall(
-        "if should would could can might may will want hope hoping goal threshold least most above below than paper"
-        " literature art sota try trying example eg until unless whether likely perhaps maybe probably chance let avg"
+        "if should would could can might may will want hope hoping goal threshold least most above below than"
+        " paper literature art sota try trying example eg until unless whether likely perhaps maybe probably"
+        " chance let avg"
     )
 )
 HEDGE_STEMS = tuple(
     WORD.findall(
-        "expect aim target exceed typical usual assum suppos guess estimat predict potential ideal default weight"
-        " averag suggest"
+        "expect aim target exceed typical usual assum suppos guess estimat predict potential ideal default"
+        " weight averag suggest"
     )
 )
 CHANGE_WORDS = frozenset(
@@ -44,11 +45,11 @@ CHANGE_WORDS = frozenset(
 )
 CHANGE_STEMS = ("gain", "improv", "increas", "decreas", "reduc", "drop", "differ")
 SENTENCE_END = re.compile(r"[.!?]\s|\n")
-MARKUP = re.compile(r"```.*?(?:```|\Z)|\*\*|__|`", re.DOTALL)  # and what only makes words bold
+MARKUP = re.compile(r"```.*?(?:```|\Z)|\*\*|__|`", re.DOTALL)  # code blocks, and markers of bold text
 PRINTED_NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][+-]?\d{1,3})?")
-MAX_NUMBERS_FOR_PAIRS = 5_000  # numbers among which pairs are looked for
+MAX_NUMBERS_FOR_PAIRS = 5_000  # the search for differences and ratios uses at most this many
 
-# What is the same figure said in another way: in percent, in thousands, as a share of what is wrong, before its root.
+# The same result in another form: in percent, in thousands, as an error rate, or before taking the root.
 EQUIVALENT_FORMS: tuple[Callable[[float], float], ...] = (
     lambda x: x,
     lambda x: x / 100,
@@ -63,7 +64,7 @@ EQUIVALENT_FORMS: tuple[Callable[[float], float], ...] = (
 
 
 class Claim(NamedTuple):
-    """A figure as it was said, its value, how exactly it was said, and whether it may be a change between two."""
+    """A claimed number: its text, value and precision, and whether it may be a change between two values."""
 
     text: str
     digits: str
@@ -73,35 +74,38 @@ class Claim(NamedTuple):
 
 
 def find_claims(text: str) -> Iterator[Claim]:
-    """The figures that a text reports as results; whole numbers below a thousand may be anything and do not count."""
+    """The numbers that a text reports as results.
+
+    Integers below 1000 without a percent sign are ignored, because they can mean anything.
+    """
     text = MARKUP.sub("", text)
-    for found in CLAIMED_NUMBER.finditer(text):
-        said = found[0].rstrip()
-        digits = said.rstrip("% ").replace(",", "")
-        if "." not in digits and "%" not in said and len(digits) < 4:
+    for match in CLAIMED_NUMBER.finditer(text):
+        number = match[0].rstrip()
+        digits = number.rstrip("% ").replace(",", "")
+        if "." not in digits and "%" not in number and len(digits) < 4:
             continue
-        place = _named_span(text, found.start(), found.start() + len(said))
-        sentence = _enclosing_sentence(text, *place) if place else "?"
-        if place and "?" not in sentence and not _contains_any(sentence, HEDGE_WORDS, HEDGE_STEMS):
-            words = " ".join(text[slice(*place)].split())
-            yield Claim(
-                words,
-                digits,
-                float(digits),
-                _last_digit_unit(digits),
-                _contains_any(sentence, CHANGE_WORDS, CHANGE_STEMS),
-            )
+        span = _named_span(text, match.start(), match.start() + len(number))
+        if span is None:
+            continue
+        sentence = _enclosing_sentence(text, *span)
+        if "?" in sentence or _contains_any(sentence, HEDGE_WORDS, HEDGE_STEMS):
+            continue
+        yield Claim(
+            text=" ".join(text[slice(*span)].split()),
+            digits=digits,
+            value=float(digits),
+            precision=_last_digit_unit(digits),
+            may_be_change=_contains_any(sentence, CHANGE_WORDS, CHANGE_STEMS),
+        )
 
 
 def _contains_any(sentence: str, words: frozenset[str], stems: tuple[str, ...]) -> bool:
-    return any(
-        word in words or word.startswith(stems)
-        for word in WORD.findall(sentence.lower().replace("e.g.", "eg"))
-    )
+    found = WORD.findall(sentence.lower().replace("e.g.", "eg"))
+    return any(word in words or word.startswith(stems) for word in found)
 
 
 def _named_span(text: str, start: int, end: int) -> tuple[int, int] | None:
-    """From where to where a figure and its name go, if it has one."""
+    """Start and end of a number together with the name of its metric; None if no metric is named."""
     first = max(0, start - MAX_METRIC_DISTANCE_CHARS)
     if before := METRIC_BEFORE.search(text[first:start]):
         return first + before.start(), end
@@ -110,45 +114,45 @@ def _named_span(text: str, start: int, end: int) -> tuple[int, int] | None:
 
 
 def _enclosing_sentence(text: str, start: int, end: int) -> str:
-    before = [place.end() for place in SENTENCE_END.finditer(text, max(0, start - 500), start)]
+    before = [match.end() for match in SENTENCE_END.finditer(text, max(0, start - 500), start)]
     after = SENTENCE_END.search(text, end)
     return text[before[-1] if before else max(0, start - 500) : after.end() if after else len(text)]
 
 
 def _last_digit_unit(digits: str) -> float:
-    """One in the last place: a figure may have been rounded, or cut."""
+    """One unit in the last digit: a claimed number may be rounded or truncated."""
     mantissa, _, exponent = digits.lower().partition("e")
     return float(f"1e{int(exponent or 0) - len(mantissa.partition('.')[2])}")
 
 
 def extract_numbers(text: str) -> set[float]:
-    """All the numbers in a text."""
-    return {float(found.replace(",", "")) for found in PRINTED_NUMBER.findall(text)}
+    """All numbers in a text."""
+    return {float(number.replace(",", "")) for number in PRINTED_NUMBER.findall(text)}
 
 
-def is_supported(claim: Claim, ordered: Sequence[float]) -> bool:
-    """Whether a figure is among numbers in order, at its own precision, in one of its forms or as a change of two."""
+def is_supported(claim: Claim, sorted_numbers: Sequence[float]) -> bool:
+    """Whether sorted numbers contain the claim, up to its precision, in an equivalent form or as a change."""
     low, high = claim.value - claim.precision, claim.value + claim.precision
-    if any(_contains_value_between(ordered, form(low), form(high)) for form in EQUIVALENT_FORMS):
+    if any(_contains_value_between(sorted_numbers, form(low), form(high)) for form in EQUIVALENT_FORMS):
         return True
-    return claim.may_be_change and any(
-        _contains_value_between(ordered, *ends)
-        for ends in _pair_ranges(low, high, ordered[-MAX_NUMBERS_FOR_PAIRS:])
-    )
+    if not claim.may_be_change:
+        return False
+    ranges = _pair_ranges(low, high, sorted_numbers[-MAX_NUMBERS_FOR_PAIRS:])
+    return any(_contains_value_between(sorted_numbers, *bounds) for bounds in ranges)
 
 
-def _pair_ranges(low: float, high: float, ordered: Sequence[float]) -> Iterator[tuple[float, float]]:
-    """Where a second number must lie, for each first one, if the claim is their difference or their ratio."""
-    for one in ordered:
-        yield one + low, one + high
-        yield one * low, one * high
-        for share in (1.0, 100.0):  # a part of the first, also in percent
-            yield one * (1 - high / share), one * (1 - low / share)
-            yield one * (1 + low / share), one * (1 + high / share)
+def _pair_ranges(low: float, high: float, numbers: Sequence[float]) -> Iterator[tuple[float, float]]:
+    """For each number, the ranges of a second number for which the claim is their difference or ratio."""
+    for number in numbers:
+        yield number + low, number + high
+        yield number * low, number * high
+        for scale in (1.0, 100.0):  # a relative change, as a fraction or in percent
+            yield number * (1 - high / scale), number * (1 - low / scale)
+            yield number * (1 + low / scale), number * (1 + high / scale)
 
 
-def _contains_value_between(ordered: Sequence[float], one: float, other: float) -> bool:
-    low, high = sorted((one, other))
-    slack = 1e-9 * max(abs(low), abs(high))
-    place = bisect_left(ordered, low - slack)
-    return place < len(ordered) and ordered[place] <= high + slack
+def _contains_value_between(sorted_numbers: Sequence[float], bound: float, other_bound: float) -> bool:
+    low, high = sorted((bound, other_bound))
+    tolerance = 1e-9 * max(abs(low), abs(high))
+    index = bisect_left(sorted_numbers, low - tolerance)
+    return index < len(sorted_numbers) and sorted_numbers[index] <= high + tolerance

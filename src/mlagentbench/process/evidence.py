@@ -1,4 +1,4 @@
-"""What rules look at: the record of one run, each part read once and only if a rule asks for it."""
+"""The record of one run as rules see it; each part is read once, when a rule first needs it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,58 +11,57 @@ from mlagentbench.records import Step
 from mlagentbench.workspace.manifest import Entry, Manifest, ManifestLine, State
 from mlagentbench.workspace.object_store import ObjectStore
 
-EXTERNAL_COMMAND = "Command"  # the step of an outside program
+EXTERNAL_COMMAND = "Command"  # the action of a step by an external program
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """One run, for rules."""
+    """The record of one run."""
 
     run: Run
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """What was done."""
+        """The steps of the trace."""
         return self.run.steps
 
     @property
     def agent_finished(self) -> bool:
-        """Whether the agent came to its own end: what a fault or the clock of today cut off may still be mended."""
+        """Whether the agent had its full chance: not unfinished, and not cut off by a fault."""
         return self.run.result is not None and not self.run.is_fault
 
     @cached_property
     def changes(self) -> dict[int, ManifestLine]:
-        """What steps changed in the workspace; those that changed nothing are not there."""
+        """Workspace changes by step; steps without changes are missing."""
         manifest = Manifest(self.run.folder.path / "snapshots" / "manifest.jsonl")
         lines: dict[int, ManifestLine] = {}
         for line in manifest.lines():
-            earlier = lines.get(
-                line.step, ManifestLine(line.step, {}, [])
-            )  # a step that was put back has two lines
+            # A step whose read-only files were restored has two lines.
+            earlier = lines.get(line.step, ManifestLine(line.step, {}, []))
             kept = {path: entry for path, entry in earlier.changed.items() if path not in line.removed}
             lines[line.step] = ManifestLine(line.step, kept | line.changed, earlier.removed + line.removed)
         return lines
 
     @cached_property
     def replies(self) -> tuple[AgentReply, ...]:
-        """The replies of models to the agent, in order."""
+        """The model replies to the agent, in order."""
         return tuple(read_replies(self.run.folder.model_calls))
 
     @cached_property
     def initial_state(self) -> State:
-        """Every file, folder and link that the agent was given."""
+        """All files, folders and links at the start."""
         return dict(self.changes[0].changed) if 0 in self.changes else {}
 
     @cached_property
     def final_state(self) -> State:
-        """Every file, folder and link that it left."""
+        """All files, folders and links at the end."""
         state: State = {}
         for _, line in sorted(self.changes.items()):
             _apply_changes(line, state)
         return state
 
     def iter_states(self) -> Iterator[tuple[Step, State]]:
-        """Every step with all files as they were after it; the state is one and the same object, and changes."""
+        """Every step with the files after it. The yielded state is one object that is updated in place."""
         state = dict(self.initial_state)
         for step in self.steps:
             if line := self.changes.get(step.number):
@@ -70,20 +69,24 @@ class Evidence:
             yield step, state
 
     def iter_model_inputs(self) -> Iterator[tuple[int, str]]:
-        """What models were told, but not by themselves, and for which step; the first question counts for step 0."""
+        """The texts sent to models, except their own replies, with the step; the first call is step 0."""
         for number, call in enumerate(self.run.folder.calls()):
             for message in call.prompt.messages:
                 if message.role != "assistant":
                     yield call.step if number else 0, message.text
 
     def read_text(self, entry: Entry) -> str:
-        """What a file said; one whose content is not in the run's folder is a fault."""
+        """The text of a file.
+
+        Raises:
+            Fault: The content is not stored in the run folder.
+        """
         objects = ObjectStore(self.run.folder.path / "snapshots" / "objects", {})
         return b"".join(objects.read_chunks(entry.hash, entry.size, "a script")).decode("utf-8", "replace")
 
 
 def executed_program(step: Step) -> str:
-    """What a step ran: a script, the interpreter, an outside program; empty if it ran nothing."""
+    """What a step executed: a script, the Python REPL or an external program; empty if nothing."""
     if step.call.action in (python_repl.name, EXTERNAL_COMMAND):
         return step.call.action
     return str(step.call.args.get("script_name", "")).removeprefix("./") if step.execution else ""

@@ -1,4 +1,4 @@
-"""What went wrong in a run, by rules that can be explained; each finding points to its steps."""
+"""Findings: what went wrong in a run, by fixed rules; each finding refers to its steps."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -14,7 +14,7 @@ RULES_PACKAGE = "process.rules"
 
 
 class Finding(Record):
-    """One error mode of one run; `kind` is the rule that saw it."""
+    """One problem in one run; `kind` is the rule that found it."""
 
     kind: str
     title: str
@@ -23,28 +23,28 @@ class Finding(Record):
 
 
 def collect_findings(run: Run) -> tuple[Finding, ...]:
-    """All that the rules see, in the order in which it happened; a record that cannot be read is a finding itself."""
+    """All findings of a run, ordered by step; an unreadable record is a finding itself."""
     try:
-        found = sorted(_apply_rules(Evidence(run)), key=lambda finding: finding.steps[:1])
+        findings = sorted(_apply_rules(Evidence(run)), key=lambda finding: finding.steps[:1])
     except Fault as fault:
-        return (Finding(kind="damaged-record", title="record damaged", sentence=f"{fault}."),)
-    return tuple(found)
+        sentence = f"{str(fault).removesuffix('.')}."
+        return (Finding(kind="damaged-record", title="damaged record", sentence=sentence),)
+    return tuple(findings)
 
 
 def rule_titles() -> dict[str, str]:
-    """The title of every rule by its kind, also of those that saw nothing."""
+    """The title of every rule, by the kind of its findings."""
     return {kind: title for kind, title, _ in _load_rules()}
 
 
 def _apply_rules(evidence: Evidence) -> Iterator[Finding]:
     for kind, title, rule in _load_rules():
-        for seen in rule(evidence):
-            yield Finding(kind=kind, title=title, sentence=seen.sentence, steps=seen.steps)
+        for match in rule(evidence):
+            yield Finding(kind=kind, title=title, sentence=match.sentence, steps=match.steps)
 
 
 @cache
 def _load_rules() -> tuple[tuple[str, str, Rule], ...]:
-    modules = [
-        (name, discovery.load_plugin(RULES_PACKAGE, name)) for name in discovery.plugin_names(RULES_PACKAGE)
-    ]
+    names = discovery.plugin_names(RULES_PACKAGE)
+    modules = [(name, discovery.load_plugin(RULES_PACKAGE, name)) for name in names]
     return tuple((name.replace("_", "-"), module.TITLE, getattr(module, name)) for name, module in modules)

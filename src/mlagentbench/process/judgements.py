@@ -1,4 +1,4 @@
-"""What models judged of a run: apart from everything that was measured, and marked as judged."""
+"""Judgements of a run by models, stored separately from everything that is measured."""
 
 from functools import cache
 from pathlib import Path
@@ -17,7 +17,7 @@ RUBRIC_PATH = Path(__file__).with_name("rubric.md")
 
 
 class CriterionScore(Record):
-    """One criterion of the rubric: 1 to 5, the steps that it rests on, and a sentence."""
+    """The score of one criterion of the rubric, with the steps that support it and a sentence."""
 
     criterion: str
     score: int = Field(ge=1, le=5)
@@ -26,12 +26,12 @@ class CriterionScore(Record):
 
 
 class Judgement(Record):
-    """One model's reading of one run; what it cost is no cost of the run."""
+    """One judgement of one run by one model; its cost is not part of the cost of the run."""
 
     model: str
-    rubric: str
-    trace: str
-    judged: str
+    rubric: str  # hash
+    trace: str  # hash
+    judged: str  # time
     marks: tuple[CriterionScore, ...]
     tokens: int = 0
     dollars: float = 0.0
@@ -39,48 +39,53 @@ class Judgement(Record):
 
 
 class RunJudgements(Record):
-    """judged.json: every judgement of a run, in order; two make an agreement."""
+    """judged.json: all judgements of a run, in order."""
 
     judgements: tuple[Judgement, ...] = ()
 
     @model_validator(mode="after")
     def _check_not_empty(self) -> Self:
         if not self.judgements:
-            raise ValueError("it holds no judgement")
+            raise ValueError("no judgements")
         return self
 
     @property
     def latest(self) -> Judgement:
-        """The last one."""
+        """The most recent judgement."""
         return self.judgements[-1]
 
     @property
     def score_pairs(self) -> tuple[tuple[int, int], ...]:
-        """The scores of the last two judgings, criterion by criterion; none if there are not two."""
+        """The scores of the last two judgements, by criterion; empty if there are fewer than two."""
         if len(self.judgements) < 2:
             return ()
-        one, other = ({mark.criterion: mark.score for mark in each.marks} for each in self.judgements[-2:])
-        return tuple((one[name], other[name]) for name in one if name in other)
+        first, second = (
+            {mark.criterion: mark.score for mark in judgement.marks} for judgement in self.judgements[-2:]
+        )
+        return tuple((first[name], second[name]) for name in first if name in second)
 
 
 def read_judgements(run: Run) -> RunJudgements | None:
-    """What models judged of a run as it is now; None if nobody asked one, or if it was done over since."""
+    """The judgements of the current trace of a run; None if there are none.
+
+    Raises:
+        UsageError: judged.json is damaged.
+    """
     path, trace = run.folder.path / JUDGEMENTS_FILE, run.folder.trace.path
     if not path.is_file() or not trace.is_file():
         return None
     try:
         judged = RunJudgements.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        raise UsageError(
-            f"{path} is damaged: {describe_validation_error(error)}; remove it, and judge again"
-        ) from error
-    current = hash_file(trace)
-    kept = tuple(each for each in judged.judgements if each.trace == current)
-    return judged.replace(judgements=kept) if kept else None
+        reason = describe_validation_error(error)
+        raise UsageError(f"{path} is damaged: {reason}. Remove it and judge again.") from error
+    trace_hash = hash_file(trace)
+    current = tuple(judgement for judgement in judged.judgements if judgement.trace == trace_hash)
+    return judged.replace(judgements=current) if current else None
 
 
 @cache
 def rubric_criteria() -> tuple[str, ...]:
-    """The criteria of the rubric: its headings of the second level."""
+    """The criteria of the rubric: its second-level headings."""
     lines = RUBRIC_PATH.read_text(encoding="utf-8").splitlines()
     return tuple(line.removeprefix("## ").strip() for line in lines if line.startswith("## "))

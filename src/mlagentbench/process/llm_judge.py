@@ -1,4 +1,4 @@
-"""A model reads a run and scores it by the rubric; the run is data to it, and what it says is checked."""
+"""Lets a model score a run by the rubric. The record is passed as data, and the answer is validated."""
 
 import json
 import time
@@ -28,29 +28,39 @@ from mlagentbench.records import Message, Prompt, Record, Reply, Step
 from mlagentbench.system.hashing import hash_file
 from mlagentbench.task import describe_validation_error
 
-MAX_RECORD_CHARS, MIN_RECORD_CHARS = (
-    60_000,
-    2_000,
-)  # characters of the record that a model is shown, and the fewest that are worth judging
-MIN_STEP_CHARS = 300  # characters of a step that say something
+MAX_RECORD_CHARS = 60_000  # of the record in the prompt
+MIN_RECORD_CHARS = 2_000  # a model that takes less cannot judge a run
+MIN_STEP_CHARS = 300  # a step cut to less is meaningless
 MAX_ATTEMPTS = 2
-MAX_ANSWER_TOKENS = 1_500  # tokens
+MAX_ANSWER_TOKENS = 1_500
 
 
 class JudgeAnswer(Record):
-    """What a model must answer."""
+    """The answer that the model must give."""
 
     marks: tuple[CriterionScore, ...]
 
 
 class UnusableAnswer(ValueError):
-    """An answer that is no judgement; the message is for the model."""
+    """The answer is not a judgement; the message is sent to the model."""
 
 
 def judge_run(run: Run, model: Model, name: str) -> Judgement:
-    """One more judgement of a finished run, kept in its folder beside those before."""
+    """Judge a finished run once more and store the judgement in its folder.
+
+    Args:
+        run: The run to judge.
+        model: The model that judges.
+        name: The name of the model, as recorded in the judgement.
+
+    Raises:
+        UsageError: The run is unfinished or has no steps.
+        ModelFault: The model gave no usable answer, or its context is too small.
+    """
     if run.result is None:
-        raise UsageError(f"{run.folder.path} is not finished: mlagentbench resume {run.folder.path}")
+        raise UsageError(
+            f"{run.folder.path} is not finished. Finish it: mlagentbench resume {run.folder.path}"
+        )
     if not run.steps:
         raise UsageError(f"{run.folder.path} has no steps to judge")
     earlier = read_judgements(run)
@@ -73,34 +83,33 @@ def judge_run(run: Run, model: Model, name: str) -> Judgement:
 
 def _ask_model(run: Run, model: Model) -> tuple[tuple[CriterionScore, ...], list[Reply]]:
     replies: list[Reply] = []
-    talk: list[Message] = []
-    room, problem = MAX_RECORD_CHARS, ""
+    correction: list[Message] = []
+    max_chars, problem = MAX_RECORD_CHARS, ""
+    grammar = answer_grammar(len(run.steps)) if model.supports_grammar else ""
     while len(replies) < MAX_ATTEMPTS:
-        messages = (*build_judge_messages(run, room), *talk)
+        messages = (*build_judge_messages(run, max_chars), *correction)
         try:
-            prompt = Prompt(
-                messages=messages, grammar=answer_grammar(len(run.steps)) if model.supports_grammar else ""
-            )
-            replies.append(model.reply(prompt.replace(max_tokens=MAX_ANSWER_TOKENS)))
+            prompt = Prompt(messages=messages, grammar=grammar, max_tokens=MAX_ANSWER_TOKENS)
+            replies.append(model.reply(prompt))
         except PromptTooLong:
-            room //= 2
-            if room < MIN_RECORD_CHARS:
-                raise ModelFault("the model cannot take enough of a run to judge it") from None
+            max_chars //= 2
+            if max_chars < MIN_RECORD_CHARS:
+                raise ModelFault("The context of the model is too small to judge a run") from None
             continue
         try:
             return parse_answer(replies[-1].text, len(run.steps)), replies
         except UnusableAnswer as error:
             problem = str(error)
-            again = fill_prompt("judge_again", problem=problem, form=answer_template())
-            talk = [
+            request = fill_prompt("judge_again", problem=problem, form=answer_template())
+            correction = [
                 Message(role="assistant", text=truncate_middle(replies[-1].text, MIN_RECORD_CHARS)),
-                Message(role="user", text=again),
+                Message(role="user", text=request),
             ]
-    raise ModelFault(f"the model gave no judgement that can be used, {MAX_ATTEMPTS} times: {problem}")
+    raise ModelFault(f"The model gave no usable judgement in {MAX_ATTEMPTS} attempts: {problem}")
 
 
 def build_judge_messages(run: Run, max_chars: int) -> list[Message]:
-    """The rubric, and the record between two lines that nobody who wrote it could know."""
+    """The rubric, and the record between two lines that its author could not predict."""
     fence = f"=== record {hash_file(run.folder.trace.path)[:16]} ==="
     rubric = RUBRIC_PATH.read_text(encoding="utf-8").strip()
     spec, ending = run.spec, run.result.ending if run.result else "unfinished"
@@ -120,52 +129,57 @@ def build_judge_messages(run: Run, max_chars: int) -> list[Message]:
 
 
 def render_record(run: Run, max_chars: int) -> str:
-    """All steps within so many characters: each cut to its share, and where that is too little, the middle left out."""
-    words = {reply.step: strip_action(reply.text) for reply in Evidence(run).replies if reply.role == "main"}
+    """All steps in about `max_chars` characters: truncates every step, and omits middle steps if needed."""
+    texts = {reply.step: strip_action(reply.text) for reply in Evidence(run).replies if reply.role == "main"}
     share = max(max_chars // len(run.steps), MIN_STEP_CHARS)
-    most = max(max_chars // share, 2)
+    max_steps = max(max_chars // share, 2)
     steps: list[Step | None] = list(run.steps)
-    if len(steps) > most:
-        steps = [*steps[: most // 2], None, *steps[-(most - most // 2) :]]
-    left_out = f"[... {len(run.steps) - most} steps left out ...]"
+    if len(steps) > max_steps:
+        steps = [*steps[: max_steps // 2], None, *steps[-(max_steps - max_steps // 2) :]]
+    omission = f"[... {len(run.steps) - max_steps} steps omitted ...]"
     return "\n\n".join(
-        render_step(step, share, reply_fields=words.get(step.number, "")) if step else left_out
+        render_step(step, share, reply_fields=texts.get(step.number, "")) if step else omission
         for step in steps
     )
 
 
-def parse_answer(said: str, steps: int) -> tuple[CriterionScore, ...]:
-    """The marks of an answer: every criterion once, and only steps that there are."""
+def parse_answer(text: str, step_count: int) -> tuple[CriterionScore, ...]:
+    """The scores in an answer: every criterion once, and only existing steps.
+
+    Raises:
+        UnusableAnswer: The answer is malformed.
+    """
     try:
-        marks = JudgeAnswer.model_validate(parse_object(said, ("marks",))).marks
+        marks = JudgeAnswer.model_validate(parse_object(text, ("marks",))).marks
     except UnreadableObject as error:
-        raise UnusableAnswer(f"it cannot be read as JSON ({error})") from error
+        raise UnusableAnswer(f"it is not valid JSON ({error})") from error
     except ValidationError as error:
         raise UnusableAnswer(describe_validation_error(error)) from error
     if tuple(mark.criterion for mark in marks) != rubric_criteria():
         raise UnusableAnswer(
-            f"the criteria must be these, each once, in this order: {', '.join(rubric_criteria())}"
+            f"the criteria must be exactly these, in this order: {', '.join(rubric_criteria())}"
         )
-    if wrong := [step for mark in marks for step in mark.steps if not 1 <= step <= steps]:
-        raise UnusableAnswer(f"there is no step {wrong[0]}; the steps are 1 to {steps}")
+    if wrong := [step for mark in marks for step in mark.steps if not 1 <= step <= step_count]:
+        raise UnusableAnswer(f"there is no step {wrong[0]}; the steps are 1 to {step_count}")
     return marks
 
 
 def answer_template() -> str:
-    """The shape of an answer."""
+    """An example answer that shows the required JSON format."""
     marks: list[dict[str, Any]] = [
         {"criterion": name, "score": 3, "steps": [1, 2], "sentence": "..."} for name in rubric_criteria()
     ]
     return json.dumps({"marks": marks}, indent=1)
 
 
-def answer_grammar(steps: int) -> str:
-    """The same for a model that can be bound to it."""
+def answer_grammar(step_count: int) -> str:
+    """The answer format as a grammar, for models that support constrained decoding."""
     marks = ' "," '.join(
-        rf'"{{\"criterion\": \"{name}\", \"score\": " [1-5] ", \"steps\": [" steps "], \"sentence\": \"" words "\"}}"'
+        rf'"{{\"criterion\": \"{name}\", \"score\": " [1-5] '
+        r'", \"steps\": [" steps "], \"sentence\": \"" words "\"}"'
         for name in rubric_criteria()
     )
-    number = " | ".join(f'"{step}"' for step in range(1, steps + 1))
+    number = " | ".join(f'"{step}"' for step in range(1, step_count + 1))
     return "\n".join(
         [
             rf'root ::= "{{\"marks\": [" {marks} "]}}"',

@@ -1,4 +1,4 @@
-"""What models said to an agent, read from model_calls.jsonl without reading the long prompts."""
+"""Reads the model replies to an agent from model_calls.jsonl without parsing the long prompts."""
 
 import json
 import re
@@ -9,16 +9,21 @@ from mlagentbench.language.prompts import fill_prompt
 from mlagentbench.records import ModelCall
 from mlagentbench.system.journal import Journal
 
-# A quote inside a JSON string is escaped: only the field itself can look like this, and the last one is ours.
+# Quotes inside JSON strings are escaped, so only a field matches, and the last match is the top-level field.
 REPLY_FIELD = '"reply":{"text":'
 NESTED_CALL_FIELD = '"inside":true'
-MISREAD_PREFIX = fill_prompt("misread", problem="\n").partition("\n")[0]
-NUDGE_PREFIX = fill_prompt("tools_nudge")
+# How a request for another reply starts. Runs of earlier versions contain the earlier wording.
+RETRY_PREFIXES = (
+    fill_prompt("misread", problem="\n").partition("\n")[0],
+    fill_prompt("tools_nudge"),
+    "That reply could not be understood: ",
+    "You called no tool. Call one; call final_answer when there is nothing left to try.",
+)
 ACTION_BLOCK = re.compile(r"^\W*Action\b.*", re.DOTALL | re.MULTILINE)
 
 
 class AgentReply(NamedTuple):
-    """One reply: for which step, by which model, what it says, and whether it is a second try at an earlier reply."""
+    """One reply: its step, the role of the model, its text, and whether it replaces an unusable reply."""
 
     step: int
     role: str
@@ -27,26 +32,26 @@ class AgentReply(NamedTuple):
 
 
 def read_replies(journal: Journal) -> Iterator[AgentReply]:
-    """The replies that the agent itself asked for; what actions asked is no word of the agent's."""
-    marks = json.dumps(MISREAD_PREFIX)[1:-1], json.dumps(NUDGE_PREFIX)[1:-1]
+    """The replies to calls by the agent itself, without those to calls by actions."""
+    escaped_prefixes = [json.dumps(prefix)[1:-1] for prefix in RETRY_PREFIXES]
     for line, _ in journal.lines():
-        place = line.rfind(REPLY_FIELD)
+        start = line.rfind(REPLY_FIELD)
         head = line[: line.find('"prompt":')]
-        if place < 0 or NESTED_CALL_FIELD in head:
+        if start < 0 or NESTED_CALL_FIELD in head:
             continue
-        reply, _ = json.JSONDecoder().raw_decode(line, place + len('"reply":'))
+        reply, _ = json.JSONDecoder().raw_decode(line, start + len('"reply":'))
         step = int(head.partition('"step":')[2].partition(",")[0])
-        again = any(mark in line for mark in marks) and _was_asked_again(line)
+        is_retry = any(prefix in line for prefix in escaped_prefixes) and _was_asked_again(line)
         role = head.partition('"role":"')[2].partition('"')[0]
-        yield AgentReply(step, role, reply["text"], again)
+        yield AgentReply(step, role, reply["text"], is_retry)
 
 
 def _was_asked_again(line: str) -> bool:
-    """Whether the last thing that the model was told is that its reply before was of no use."""
+    """Whether the last message of the prompt says that the previous reply was unusable."""
     messages = ModelCall.model_validate_json(line).prompt.messages
-    return bool(messages) and messages[-1].text.startswith((MISREAD_PREFIX, NUDGE_PREFIX))
+    return bool(messages) and messages[-1].text.startswith(RETRY_PREFIXES)
 
 
 def strip_action(text: str) -> str:
-    """What a reply says besides the action that it asks for; one that is all JSON says it in the call's thought."""
+    """The text of a reply before its action; empty for a JSON reply, which has its text in the thought."""
     return "" if text.lstrip()[:1] == "{" else ACTION_BLOCK.sub("", text).strip()

@@ -1,1 +1,1 @@
-"""Error modes: one file a rule, one function, named as its file."""
+"""Rules that produce findings: one file per rule, with a function named like the file."""

@@ -1,4 +1,4 @@
-"""What a rule is: a TITLE, and a function of the evidence, named as its file, that yields what it saw."""
+"""The interface of a rule: a TITLE, and a function named like its file from evidence to matches."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from mlagentbench.process.evidence import Evidence
 
 
 class RuleMatch(NamedTuple):
-    """One thing that went wrong: a sentence for a person, and the steps where it can be seen."""
+    """One problem: a sentence for the reader, and the steps it refers to."""
 
     sentence: str
     steps: tuple[int, ...] = ()

@@ -1,4 +1,4 @@
-"""Rule: what was submitted could not be graded."""
+"""Rule: the grader rejected the submission."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ TITLE = "invalid submission"
 
 
 def invalid_submission(evidence: Evidence) -> Iterator[RuleMatch]:
-    """The file was there, and the grader refused it."""
+    """The submission exists, but the grader rejected it."""
     result = evidence.run.result
     if (
         result
@@ -19,4 +19,4 @@ def invalid_submission(evidence: Evidence) -> Iterator[RuleMatch]:
         and not is_missing_submission(result.note, result.ending)
     ):
         last = tuple(step.number for step in evidence.steps[-1:])
-        yield RuleMatch(f"What was submitted is not valid: {result.note}.", last)
+        yield RuleMatch(f"The submission is invalid: {result.note}.", last)

@@ -1,4 +1,4 @@
-"""Rule: there was nothing to grade."""
+"""Rule: there was no submission to grade."""
 
 from collections.abc import Iterator
 
@@ -6,11 +6,11 @@ from mlagentbench.process.evidence import Evidence
 from mlagentbench.process.rules.base import RuleMatch
 
 TITLE = "no submission"
-MISSING_SUFFIX = " is missing"  # how the grader puts it
+MISSING_SUFFIX = " is missing"  # end of the grader's note
 
 
 def no_submission(evidence: Evidence) -> Iterator[RuleMatch]:
-    """The file that is graded was not there at the end, or the agent itself broke before it made one that counts."""
+    """The submission file does not exist, or the agent crashed before it wrote a gradable one."""
     result = evidence.run.result
     if (
         result
@@ -19,9 +19,9 @@ def no_submission(evidence: Evidence) -> Iterator[RuleMatch]:
         and is_missing_submission(result.note, result.ending)
     ):
         last = tuple(step.number for step in evidence.steps[-1:])
-        yield RuleMatch(f"Nothing was left that could be graded: {result.note}.", last)
+        yield RuleMatch(f"There was no submission to grade: {result.note}.", last)
 
 
 def is_missing_submission(note: str, ending: str) -> bool:
-    """Whether there was no submission, rather than a bad one."""
+    """Whether the submission is missing, rather than invalid."""
     return ending == "crashed" or note.endswith(MISSING_SUFFIX)

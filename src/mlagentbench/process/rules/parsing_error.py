@@ -1,4 +1,4 @@
-"""Rule: replies and calls that could not be understood."""
+"""Rule: replies or calls could not be parsed."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -11,34 +11,32 @@ from mlagentbench.records import Step
 
 TITLE = "parsing errors"
 NO_ACTION = unreadable_reply_call("").action
+# How the observation of a refused call starts. Runs of earlier versions contain the earlier wording.
 REFUSED_PREFIXES = (
     "Error: there is no action ",
     "Error: the call cannot be written as JSON",
-)  # words of the environment
+)
 ARGUMENTS_HINT = "The arguments are: "
 
 
 def parsing_error(evidence: Evidence) -> Iterator[RuleMatch]:
-    """Steps that were no action, or one with wrong arguments; and replies that had to be asked for once more."""
-    lost = {step.number for step in evidence.steps if _is_unparsed(step)}
-    again = Counter(reply.step for reply in evidence.replies if reply.is_retry)
-    told = []
-    if lost:
-        told.append(
-            f"{format_count(len(lost), 'step')} could not be done, since what was asked for is no action or does not fit one"
-        )
-    if again:
-        told.append(
-            f"{format_count(again.total(), 'reply', 'replies')} could not be used and had to be asked for again"
-        )
-    if told:
-        yield RuleMatch("; ".join(told) + ".", tuple(sorted(lost | again.keys())))
+    """Steps without a valid action or with wrong arguments; and replies that had to be requested again."""
+    unparsed = {step.number for step in evidence.steps if _is_unparsed(step)}
+    retries = Counter(reply.step for reply in evidence.replies if reply.is_retry)
+    problems = []
+    if unparsed:
+        count = format_count(len(unparsed), "step")
+        problems.append(f"{count} failed because the call was not a valid action")
+    if retries:
+        count = format_count(retries.total(), "reply", "replies")
+        problems.append(f"{count} could not be parsed and had to be requested again")
+    if problems:
+        yield RuleMatch("; ".join(problems) + ".", tuple(sorted(unparsed | retries.keys())))
 
 
 def _is_unparsed(step: Step) -> bool:
     if not step.failed:
         return False
-    misused = (
-        step.observation.startswith(f"Error: {step.call.action}: ") and ARGUMENTS_HINT in step.observation
-    )
-    return step.call.action == NO_ACTION or step.observation.startswith(REFUSED_PREFIXES) or misused
+    if step.call.action == NO_ACTION or step.observation.startswith(REFUSED_PREFIXES):
+        return True
+    return step.observation.startswith(f"Error: {step.call.action}: ") and ARGUMENTS_HINT in step.observation

@@ -1,4 +1,4 @@
-"""Rule: the same action with the same answer, although nothing had changed."""
+"""Rule: the same action was repeated with the same observation, although nothing had changed."""
 
 import json
 from collections.abc import Iterator
@@ -15,8 +15,8 @@ CallKey = tuple[str, str, str, int]
 
 
 def repeated_action(evidence: Evidence) -> Iterator[RuleMatch]:
-    """Equal calls with equal observations, and no file changed by the second nor by anything in between."""
-    since: dict[CallKey, list[Step]] = {}  # what was done on the files as they are
+    """Equal calls with equal observations, with no file changed by the repetition or in between."""
+    since: dict[CallKey, list[Step]] = {}  # steps since the last file change
     for step, key in _keyed_steps(evidence):
         if step.number in evidence.changes:
             yield from _find_repeats(since)
@@ -26,30 +26,26 @@ def repeated_action(evidence: Evidence) -> Iterator[RuleMatch]:
 
 
 def _keyed_steps(evidence: Evidence) -> Iterator[tuple[Step, CallKey]]:
-    session, last = 0, ""  # what an interpreter does depends on all that it did before
+    session, last = 0, ""  # the result of a REPL command depends on all commands before it
     for step in evidence.steps:
         args = json.dumps(step.call.args, sort_keys=True)
         if step.call.action == python_repl.name and args != last:
             session, last = session + 1, args
         if step.call.action != NO_ACTION:
-            yield (
-                step,
-                (
-                    step.call.action,
-                    args,
-                    _comparable_observation(step),
-                    session if step.call.action == python_repl.name else 0,
-                ),
-            )
+            repl_session = session if step.call.action == python_repl.name else 0
+            yield step, (step.call.action, args, _comparable_observation(step), repl_session)
 
 
 def _comparable_observation(step: Step) -> str:
-    """The observation, less the line of seconds and memory that is never twice the same."""
+    """The observation without its first line of seconds and memory, which always differs."""
     return step.observation.partition("\n")[2] if step.execution else step.observation
 
 
 def _find_repeats(since: dict[CallKey, list[Step]]) -> Iterator[RuleMatch]:
-    for same in since.values():
-        if len(same) > 1:
-            what = f"{summarize_call(same[0].call)!r} was done {len(same)} times with the same answer"
-            yield RuleMatch(f"{what}, although nothing had changed.", tuple(step.number for step in same))
+    for steps in since.values():
+        if len(steps) > 1:
+            call = repr(summarize_call(steps[0].call))
+            sentence = (
+                f"{call} ran {len(steps)} times with the same observation, although nothing had changed."
+            )
+            yield RuleMatch(sentence, tuple(step.number for step in steps))

@@ -1,4 +1,4 @@
-"""Rule: a script as it stands at the end was never run."""
+"""Rule: the final version of a script was never run."""
 
 import re
 from collections.abc import Iterator
@@ -15,16 +15,16 @@ WORD = re.compile(r"\w+")
 
 
 def unexecuted_edit(evidence: Evidence) -> Iterator[RuleMatch]:
-    """Scripts whose last version is the agent's, and that neither were run nor are named by anything that was."""
+    """Scripts whose final version is the agent's and was neither run nor named by anything that was run."""
     if not evidence.agent_finished:
         return
     edited: dict[str, int] = {}
-    ran = {entry.hash for entry in evidence.initial_state.values()}  # what was given is no edit
+    ran = {entry.hash for entry in evidence.initial_state.values()}  # the starter files count as run
     for step, state in evidence.iter_states():
         line = evidence.changes.get(step.number)
         if executed_program(step):
-            waiting = {path for path in edited if path in state and state[path].hash not in ran}
-            ran |= {state[path].hash for path in _executed_scripts(evidence, step, state, waiting)}
+            pending = {path for path in edited if path in state and state[path].hash not in ran}
+            ran |= {state[path].hash for path in _executed_scripts(evidence, step, state, pending)}
         elif line:
             scripts = (
                 path for path, entry in line.changed.items() if entry.kind == "file" and path.endswith(".py")
@@ -33,25 +33,25 @@ def unexecuted_edit(evidence: Evidence) -> Iterator[RuleMatch]:
     for path, number in edited.items():
         if path in evidence.final_state and evidence.final_state[path].hash not in ran:
             yield RuleMatch(
-                f"{path} was changed in step {number}, and what it became was never run.", (number,)
+                f"{path} was changed in step {number}, and the changed version was never run.", (number,)
             )
 
 
-def _executed_scripts(evidence: Evidence, step: Step, state: State, waiting: set[str]) -> set[str]:
-    """The scripts that a step ran: those that its call names, those that they name, and so on."""
-    if step.call.action == EXTERNAL_COMMAND:  # nobody sees what an outside program runs
-        return waiting
+def _executed_scripts(evidence: Evidence, step: Step, state: State, pending: set[str]) -> set[str]:
+    """The scripts that a step ran: those named in its call, those named in them, and so on."""
+    if step.call.action == EXTERNAL_COMMAND:  # it is unknown what an external program runs
+        return pending
     scripts = {path for path in state if path.endswith(".py") and state[path].kind == "file"}
-    reached = _scripts_named_in(" ".join(map(str, step.call.args.values())), scripts)
-    todo = list(reached)
+    executed = _scripts_named_in(" ".join(map(str, step.call.args.values())), scripts)
+    unread = list(executed)
     try:
-        while todo and not waiting <= reached:
-            more = _scripts_named_in(evidence.read_text(state[todo.pop()]), scripts) - reached
-            reached |= more
-            todo += more
-    except Fault:  # a run without the contents of its files: nobody can say
-        return waiting | reached
-    return reached
+        while unread and not pending <= executed:
+            more = _scripts_named_in(evidence.read_text(state[unread.pop()]), scripts) - executed
+            executed |= more
+            unread += more
+    except Fault:  # the run folder lacks file contents: assume that all pending scripts were run
+        return pending | executed
+    return executed
 
 
 def _scripts_named_in(text: str, scripts: set[str]) -> set[str]:
