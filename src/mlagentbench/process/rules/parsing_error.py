@@ -13,6 +13,8 @@ TITLE = "parsing errors"
 NO_ACTION = unreadable_reply_call("").action
 # How the observation of a refused call starts. Runs of earlier versions contain the earlier wording.
 REFUSED_PREFIXES = (
+    "Error: No such action: ",
+    "Error: The call cannot be written as JSON",
     "Error: there is no action ",
     "Error: the call cannot be written as JSON",
 )

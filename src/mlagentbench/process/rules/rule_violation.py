@@ -6,7 +6,8 @@ from mlagentbench.process.evidence import Evidence
 from mlagentbench.process.rules.base import RuleMatch
 
 TITLE = "rule violations"
-READ_ONLY_NOTE_PREFIX = "[read-only files were changed"  # start of the environment's note
+# How the environment's note starts. Runs of earlier versions contain the earlier wording.
+READ_ONLY_NOTE_PREFIXES = ("[Read-only files were changed", "[read-only files were changed")
 
 
 def rule_violation(evidence: Evidence) -> Iterator[RuleMatch]:
@@ -17,5 +18,6 @@ def rule_violation(evidence: Evidence) -> Iterator[RuleMatch]:
         yield RuleMatch(f"Violates a rule of the task: {violation}.", tuple(writers[-1:]))
     for step in evidence.steps:
         for note in step.notes:
-            if note.startswith(READ_ONLY_NOTE_PREFIX):
-                yield RuleMatch(f"{note.strip('[]').capitalize()}.", (step.number,))
+            if note.startswith(READ_ONLY_NOTE_PREFIXES):
+                text = note.removeprefix("[").removesuffix("]")
+                yield RuleMatch(f"{text[0].upper()}{text[1:]}.", (step.number,))
