@@ -278,7 +278,7 @@ def test_step_grades_take_precedence_over_printed_scores(play):
     run = read_runs([Path(play(act).folder)])[0]
     assert "worse-than-best" not in {finding.kind for finding in collect_findings(run)}
     grade_steps([run], lambda line: None)
-    findings = {finding.kind: finding for finding in collect_findings(run)}["worse-than-best"]
+    (finding,) = [finding for finding in collect_findings(run) if finding.kind == "worse-than-best"]
     assert finding.steps == (2, 6)
     assert finding.sentence == "Step 2 would have scored 2.5, but the submission is invalid."
 

@@ -169,7 +169,7 @@ def test_kappa_agrees_with_statsmodels():
     pairs = [(1, 1), (1, 2), (5, 4), (3, 3), (2, 5), (4, 4)]
     table = np.zeros((5, 5))
     for first, second in pairs:
-        table[one - 1, other - 1] += 1
+        table[first - 1, second - 1] += 1
     assert weighted_kappa(pairs) == pytest.approx(cohens_kappa(table, wt="quadratic").kappa)
 
 
@@ -197,7 +197,7 @@ def test_a_damaged_judgements_file_gives_an_error_with_a_remedy(run):
 
 def test_judgements_of_an_earlier_trace_are_ignored(run):
     judge_run(run, FakeModel([answer(4, 3, 5, 2)]), "fake")
-    run.folder.trace.cut(len(next(run.folder.trace.lines())[0]))
+    run.folder.trace.truncate(len(next(run.folder.trace.lines())[0]))
     assert read_judgements(run) is None
 
 
