@@ -77,7 +77,7 @@ def test_mistakes_are_one_line_and_exit_code_two(
         ("run", toy, "--agent", tmp_path / "missing.py"): "there is no file",
         ("run", toy, "--agent", tmp_path / "none.py"): "must define one Agent, not 0",
         ("run", toy, "--edition", "pocket"): "has no edition 'pocket'; there are: open",
-        ("run", toy, "--sandbox", "paper-bag"): "no sandbox 'paper-bag'; there are: bwrap, podman",
+        ("run", toy, "--sandbox", "paper-bag"): "No such sandbox: 'paper-bag'. Available: bwrap, podman",
         ("run", toy, "--steps", "0"): "--steps",
         ("run", toy, "--steps", "many"): "--steps",
         ("run", toy, "--hours", "0", "--out", tmp_path / "x"): "hours: input should be greater than 0",

@@ -152,7 +152,7 @@ def test_slots_are_handed_out_by_gpu_and_no_more_run_at_a_time_than_there_are(
     assert [name for name, _ in runner.asked[:2]] == [job.name for job in jobs[:2]]
     assert {gpu for _, gpu in runner.asked} == {"0", "1"}
     assert assign_gpus_to_slots(3, "") == ["", "", ""] and assign_gpus_to_slots(None, "") == [""]
-    with pytest.raises(UsageError, match="no GPU '97' here"):
+    with pytest.raises(UsageError, match="No such GPU: '97'"):
         assign_gpus_to_slots(2, "97")
 
 

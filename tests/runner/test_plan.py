@@ -116,7 +116,7 @@ GOOD = 'tasks = ["imdb"]\nagents = ["tuner"]\n'
         (GOOD + "[budget]\neuros = 3", "budget.euros: no such key; available: dollars, hours"),
         (GOOD + "repetitions = 2\nseeds = [1]", "plan.toml: repetitions and seeds are mutually exclusive"),
         (GOOD + "tries = 0", "tries"),
-        (GOOD + "sandbox = 'bag'", "no sandbox 'bag'"),
+        (GOOD + "sandbox = 'bag'", "No such sandbox: 'bag'"),
         (GOOD + "edition = 'pocket'", "has no edition 'pocket'"),
         (GOOD.replace("imdb", "atlantis"), "No such task: 'atlantis'"),
         (GOOD.replace("tuner", "genius"), "no agent 'genius'"),

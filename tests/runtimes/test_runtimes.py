@@ -42,7 +42,7 @@ def test_torch_is_all_of_tabular_and_more() -> None:
 
 
 def test_an_unknown_runtime_is_one_line() -> None:
-    with pytest.raises(UsageError, match="no runtime 'jax'; there are: tabular"):
+    with pytest.raises(UsageError, match="No such runtime: 'jax'. Available: tabular"):
         find_runtime("jax")
 
 
@@ -60,7 +60,7 @@ def test_a_runtime_is_built_once_and_kept_by_its_content(lists: Path) -> None:
 
 def test_a_runtime_that_cannot_be_built_says_why_and_leaves_nothing(lists: Path) -> None:
     (lists / "small.txt").write_text("tiny==3.0\n")
-    with pytest.raises(SandboxFault, match=r"the runtime small cannot be built: ERROR: .*tiny==3\.0"):
+    with pytest.raises(SandboxFault, match=r"Cannot build the runtime small: ERROR: .*tiny==3\.0"):
         ensure_runtime("small", lambda line: None)
     left = [
         path.name for path in find_runtime("small").folder.parent.iterdir() if not path.name.endswith(".lock")

@@ -246,7 +246,7 @@ print(json.dumps({
     "own listener": call(317, 277, 1, 8, ctypes.addressof(allow)),
     "filters": int(status["Seccomp_filters"]),
     "privileges": [status[name].strip() for name in ("CapEff", "NoNewPrivs", "Seccomp", "Uid")],
-    "opt": sorted(set(os.listdir("/opt")) - {"ledger.py"}),
+    "opt": sorted(set(os.listdir("/opt")) - {"access_log.py"}),
     "environment": {name: value for name, value in os.environ.items() if name != "MARKER"},
     "processes": sorted(filter(str.isdigit, os.listdir("/proc"))) == ["1", str(os.getpid())],
 }))
@@ -336,7 +336,7 @@ def test_a_supervisor_that_dies_is_our_fault(run: Runner) -> None:
     access_log = AccessLog(run.folder)
     with access_log.record_command(run.box.uid) as listening:
         os.kill(listening.pid, signal.SIGKILL)
-    with pytest.raises(Fault, match="access ledger stopped listening"):
+    with pytest.raises(Fault, match="access log stopped recording"):
         access_log.write_step(1)
     access_log.close()
 
@@ -350,7 +350,7 @@ class Stranger(AccessLog):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
 def test_where_the_memory_of_a_command_cannot_be_read_that_is_said(run: Runner) -> None:
-    with pytest.raises(SandboxFault, match="the access ledger cannot listen: PermissionError: "):
+    with pytest.raises(SandboxFault, match="The access log cannot record: PermissionError: "):
         run("pass", access_log=Stranger(run.folder))
 
 
@@ -379,7 +379,7 @@ def test_a_supervisor_goes_with_a_harness_that_is_killed(run: Runner, until: Cal
 
 
 def test_without_a_sandbox_there_is_no_ledger(toy: Path) -> None:
-    with pytest.raises(UsageError, match="--ledger needs the sandbox"):
+    with pytest.raises(UsageError, match="--record-access needs the bubblewrap sandbox"):
         prepare_setup(str(toy), "open", "none", lambda line: None, record_access=True)
 
 
@@ -438,7 +438,7 @@ def test_a_batch_can_keep_ledgers(tmp_path: Path, toy: Path) -> None:
     run_batch(tmp_path / "batch", plan, [""], lambda line: None, lambda view: None)
     (folder,) = (path.parent for path in (tmp_path / "batch").glob("*/run.json"))
     assert "/workspace/train.py" in paths(folder, 1)
-    with pytest.raises(UsageError, match="--ledger needs the sandbox"):
+    with pytest.raises(UsageError, match="--record-access needs the bubblewrap sandbox"):
         plan.replace(sandbox="none").expand_jobs()
 
 

@@ -72,7 +72,7 @@ def test_without_the_engine_one_sentence_says_so(
     engine: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UsageError, match=f"no {engine}; install it"):
+    with pytest.raises(UsageError, match=f"{engine} is not installed on this machine. Install it"):
         create_sandbox(f"{engine}:some/image")
 
 

@@ -17,7 +17,7 @@ import test_repl
 import test_user
 import test_work
 from conftest import Runner, _checked, marked
-from test_repl import repl, say  # noqa: F401 - fixtures
+from test_repl import repl, run_code  # noqa: F401 - fixtures
 
 from mlagentbench.errors import SandboxFault, UsageError
 from mlagentbench.sandbox.base import SandboxSpec
@@ -149,7 +149,7 @@ def test_the_harness_and_its_files_are_not_inside(run: Runner) -> None:
         "/boot",
     ]
     places += ["/etc/shadow", "/etc/ssl", "/dev/mem", "/dev/sda", os.environ["HOME"], sys.prefix]
-    places += [f"/proc/{os.getpid()}", "/proc/1/root/root", "/sys/class", "/sys/devices", "/run/box/enter"]
+    places += [f"/proc/{os.getpid()}", "/proc/1/root/root", "/sys/class", "/sys/devices", "/run/sandbox/control"]
     ran = run(f"""
 import os
 print([place for place in {places} if os.path.lexists(place)])

@@ -31,13 +31,13 @@ def test_without_asking_nothing_is_granted(devices: Path) -> None:
 
 @pytest.mark.parametrize("gpu", ["2", "0,2", "ctl", "-uvm", "/../null", "first", ","])
 def test_a_gpu_that_is_not_there_is_a_sentence(devices: Path, gpu: str) -> None:
-    with pytest.raises(UsageError, match=r"no GPU .*; there are: 0, 1, 10, all"):
+    with pytest.raises(UsageError, match=r"No such GPU: .*\. Available: 0, 1, 10, all\."):
         granted_devices(gpu, devices)
 
 
 def test_a_machine_without_any_says_so(tmp_path: Path) -> None:
     for gpu in ("0", "all"):
-        with pytest.raises(UsageError, match="there is none at all"):
+        with pytest.raises(UsageError, match="This machine has no GPU"):
             granted_devices(gpu, tmp_path)
 
 
@@ -45,7 +45,7 @@ def test_a_machine_without_any_says_so(tmp_path: Path) -> None:
 def test_a_run_that_asks_for_a_missing_gpu_ends_before_it_begins(cli, toy: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     done = cli("run", toy, "--agent", "nothing", "--gpu", "0", "--out", tmp_path / "run")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "no GPU '0' here" in done.stderr and not (tmp_path / "run" / "run.json").exists()
+    assert "No such GPU: '0'" in done.stderr and not (tmp_path / "run" / "run.json").exists()
 
 
 def test_gpus_that_cannot_be_opened_do_not_count(devices: Path) -> None:
@@ -57,5 +57,5 @@ def test_gpus_that_cannot_be_opened_do_not_count(devices: Path) -> None:
         and gpus_from_cuda_ordinals([], devices) == ""
     )
     for ordinal in ("2", "GPU-0a1b", ""):
-        with pytest.raises(UsageError, match="2 of 3 can be opened"):
+        with pytest.raises(UsageError, match="2 of 3 GPUs can be opened"):
             gpus_from_cuda_ordinals([ordinal], devices)

@@ -312,5 +312,5 @@ while True: pass
     refused = with_a_disk_of("900m")
     assert refused.returncode == 1
     assert (
-        b"SandboxFault: less than 1 GB is free" in refused.stderr
+        b"SandboxFault: Less than 1 GB is free" in refused.stderr
     )  # before anything ran: not the agent's fault

@@ -52,10 +52,10 @@ def test_memory_and_disk_end_at_their_limits(run_unsandboxed: Runner) -> None:
 
 
 def test_a_missing_program_is_a_fault(run_unsandboxed: Runner) -> None:
-    with pytest.raises(SandboxFault, match="there is no snake"):
+    with pytest.raises(SandboxFault, match="no such program: snake"):
         run_unsandboxed.sandbox.start(["snake"], run_unsandboxed.box)
 
 
 def test_an_unknown_sandbox_is_refused_with_those_that_exist() -> None:
-    with pytest.raises(UsageError, match="there are: bwrap, podman"):
+    with pytest.raises(UsageError, match="Available: bwrap, podman"):
         create_sandbox("jail")

@@ -11,7 +11,7 @@ from mlagentbench.records import Execution
 from mlagentbench.sandbox.output import MAX_OUTPUT_FILE_BYTES, CommandOutput
 from mlagentbench.sandbox.repl import Repl
 
-Say = Callable[..., tuple[Execution | None, str]]
+RunCode = Callable[..., tuple[Execution | None, str]]
 
 
 @pytest.fixture
@@ -23,47 +23,47 @@ def repl(run: Runner) -> Iterator[Repl]:
 
 
 @pytest.fixture
-def say(repl: Repl, run: Runner) -> Say:
-    def command(code: str, seconds: float = 20) -> tuple[Execution | None, str]:
+def run_code(repl: Repl, run: Runner) -> RunCode:
+    def execute(code: str, seconds: float = 20) -> tuple[Execution | None, str]:
         with CommandOutput(run.folder / "step.txt") as output:
             ended = repl.run(code, seconds, output)
         return ended, output.text.strip()
 
-    return command
+    return execute
 
 
-def test_variables_are_kept_and_the_last_value_is_shown(say: ProgressCallback) -> None:
-    assert say("x = 20") == (None, "")
-    assert say("def f(y):\n    return x + y\nf(1)") == (None, "21")
-    assert say("print('a'); x; None") == (None, "a")
-    assert say("import os; os.getcwd(), os.environ['SEED']") == (None, "('/workspace', '7')")
-    assert say("") == (None, "")
+def test_variables_are_kept_and_the_last_value_is_shown(run_code: RunCode) -> None:
+    assert run_code("x = 20") == (None, "")
+    assert run_code("def f(y):\n    return x + y\nf(1)") == (None, "21")
+    assert run_code("print('a'); x; None") == (None, "a")
+    assert run_code("import os; os.getcwd(), os.environ['SEED']") == (None, "('/workspace', '7')")
+    assert run_code("") == (None, "")
 
 
-def test_an_error_is_shown_and_the_interpreter_goes_on(say: ProgressCallback) -> None:
-    say("x = 1")
-    assert "ZeroDivisionError" in say("x / 0")[1]
-    assert "SyntaxError" in say("x = = 2")[1]
-    assert "SystemExit" in say("import sys; sys.exit(3)")[1]
-    assert "KeyboardInterrupt" in say("raise KeyboardInterrupt")[1]
-    assert "RecursionError" in say("def f(): f()\nf()")[1]
-    assert "EOFError" in say("input()")[1]
-    assert say("x") == (None, "1")
+def test_an_error_is_shown_and_the_interpreter_goes_on(run_code: RunCode) -> None:
+    run_code("x = 1")
+    assert "ZeroDivisionError" in run_code("x / 0")[1]
+    assert "SyntaxError" in run_code("x = = 2")[1]
+    assert "SystemExit" in run_code("import sys; sys.exit(3)")[1]
+    assert "KeyboardInterrupt" in run_code("raise KeyboardInterrupt")[1]
+    assert "RecursionError" in run_code("def f(): f()\nf()")[1]
+    assert "EOFError" in run_code("input()")[1]
+    assert run_code("x") == (None, "1")
 
 
 @pytest.mark.parametrize(
     "end", ["import os; os._exit(5)", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"]
 )
-def test_an_interpreter_that_ends_itself_is_reported(end: str, say: ProgressCallback) -> None:
-    ended, text = say(f"print('before')\n{end}")
+def test_an_interpreter_that_ends_itself_is_reported(end: str, run_code: RunCode) -> None:
+    ended, text = run_code(f"print('before')\n{end}")
     assert ended is not None
     assert (ended.exit_code in (5, 137), ended.limit, text) == (True, None, "before")
 
 
 def test_an_endless_loop_ends_at_the_limit_and_a_new_interpreter_begins(
-    run: Runner, say: ProgressCallback
+    run: Runner, run_code: RunCode
 ) -> None:
-    ended, text = say("print('begun')\nwhile True: pass", seconds=0.7)
+    ended, text = run_code("print('begun')\nwhile True: pass", seconds=0.7)
     assert ended is not None
     assert (ended.limit, text) == ("time", "begun")
     assert run.survivors() == []
@@ -95,46 +95,46 @@ while True:
 """
 
 
-def test_nothing_moves_between_two_commands(run: Runner, say: ProgressCallback) -> None:
+def test_nothing_moves_between_two_commands(run: Runner, run_code: RunCode) -> None:
     sizes = "import os\nwhile not (os.path.exists('ticks') and os.path.exists('daemon')): pass"
-    assert say(BUSY)[0] is None
-    assert say(sizes)[0] is None
+    assert run_code(BUSY)[0] is None
+    assert run_code(sizes)[0] is None
     files = [run.workspace / "ticks", run.workspace / "daemon"]
     before = [(path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     assert run("import time; time.sleep(0.3); print('another step')").exit_code == 0
     assert [(path.stat().st_size, path.stat().st_mtime_ns) for path in files] == before
     size = before[0][0]
-    assert say(f"while os.path.getsize('ticks') <= {size}: pass") == (None, "")  # and then it goes on
+    assert run_code(f"while os.path.getsize('ticks') <= {size}: pass") == (None, "")  # and then it goes on
 
 
-def test_a_thread_that_prints_all_the_time_does_not_hide_the_end_of_a_command(say: ProgressCallback) -> None:
-    say("import threading, os\ndef talk():\n    while True: os.write(1, b'y' * 10000)")
+def test_a_thread_that_prints_all_the_time_does_not_hide_the_end_of_a_command(run_code: RunCode) -> None:
+    run_code("import threading, os\ndef talk():\n    while True: os.write(1, b'y' * 10000)")
     started = time.monotonic()
-    ended, text = say("threading.Thread(target=talk, daemon=True).start(); print('done')")
+    ended, text = run_code("threading.Thread(target=talk, daemon=True).start(); print('done')")
     assert ended is None
     assert len(text) < 20_000
-    assert say("1 + 1")[0] is None
+    assert run_code("1 + 1")[0] is None
     assert time.monotonic() - started < 10
 
 
-def test_a_flood_is_cut_and_the_interpreter_goes_on(run: Runner, say: ProgressCallback) -> None:
-    ended, text = say("for _ in range(100): print('z' * 1_000_000)")
+def test_a_flood_is_cut_and_the_interpreter_goes_on(run: Runner, run_code: RunCode) -> None:
+    ended, text = run_code("for _ in range(100): print('z' * 1_000_000)")
     assert ended is None
     assert len(text) < 20_000
     assert (run.folder / "step.txt").stat().st_size == MAX_OUTPUT_FILE_BYTES
-    assert say("2") == (None, "2")
+    assert run_code("2") == (None, "2")
 
 
-def test_closing_its_output_does_not_stop_it(say: ProgressCallback) -> None:
-    say("import sys, os; sys.stdout.close()")
-    assert say("x = 3")[0] is None
-    say("os.close(1); os.close(2)")
-    assert say("open('seen', 'w').write(str(x))")[0] is None
+def test_closing_its_output_does_not_stop_it(run_code: RunCode) -> None:
+    run_code("import sys, os; sys.stdout.close()")
+    assert run_code("x = 3")[0] is None
+    run_code("os.close(1); os.close(2)")
+    assert run_code("open('seen', 'w').write(str(x))")[0] is None
 
 
-def test_a_name_that_is_no_text_is_no_fault(say: ProgressCallback) -> None:
-    say("import ctypes; ctypes.CDLL(None).prctl(15, bytes([255, 254, 41, 10]))")
-    assert say("1 + 1") == (None, "2")
+def test_a_name_that_is_no_text_is_no_fault(run_code: RunCode) -> None:
+    run_code("import ctypes; ctypes.CDLL(None).prctl(15, bytes([255, 254, 41, 10]))")
+    assert run_code("1 + 1") == (None, "2")
 
 
 LINGERING = """
@@ -159,67 +159,67 @@ client.close()
 """
 
 
-def test_a_socket_that_would_linger_does_not_hold_up_whoever_closes_it(say: ProgressCallback) -> None:
-    assert say(LINGERING)[0] is None
-    ended, text = say("import time; time.sleep(1000)", seconds=1)
+def test_a_socket_that_would_linger_does_not_hold_up_whoever_closes_it(run_code: RunCode) -> None:
+    assert run_code(LINGERING)[0] is None
+    ended, text = run_code("import time; time.sleep(1000)", seconds=1)
     assert ended is not None and ended.limit == "time" and ended.seconds < 10, text
 
 
-def test_nothing_printed_passes_for_the_end_of_a_command(say: ProgressCallback) -> None:
-    fake = "print('<' + 'a' * 32 + '>', flush=True); print(json.dumps({'code': '', 'mark': 'a' * 32}))"
-    ended, text = say(f"import json, time\n{fake}\ntime.sleep(0.2)\nprint('after')")
+def test_nothing_printed_passes_for_the_end_of_a_command(run_code: RunCode) -> None:
+    fake = "print('<' + 'a' * 32 + '>', flush=True); print(json.dumps({'code': '', 'token': 'a' * 32}))"
+    ended, text = run_code(f"import json, time\n{fake}\ntime.sleep(0.2)\nprint('after')")
     assert ended is None
     assert text.endswith("after")
 
 
-def test_an_interpreter_that_answers_too_early_harms_only_itself(run: Runner, say: ProgressCallback) -> None:
+def test_an_interpreter_that_answers_too_early_harms_only_itself(run: Runner, run_code: RunCode) -> None:
     cheat = """
 import os, sys
 command = next(f.f_locals['command'] for f in [sys._getframe(n) for n in range(1, 5)] if 'command' in f.f_locals)
 for fd in range(3, 10):
-    try: os.write(fd, command['mark'].encode())
+    try: os.write(fd, command['token'].encode())
     except OSError: pass
 with open('late', 'a') as file:
     while True: file.write('x' * 100); file.flush()
 """
-    ended, _ = say(cheat)
+    ended, _ = run_code(cheat)
     assert ended is None
     late = run.workspace / "late"
     before = late.stat().st_size if late.exists() else 0
     assert run("import time; time.sleep(0.2)").exit_code == 0
     assert (late.stat().st_size if late.exists() else 0) == before  # it is frozen like any other
-    ended, _ = say("print('x' * 10)\n#" + "x" * 1_000_000, seconds=0.7)  # and does not take the next command
+    ended, _ = run_code("print('x' * 10)\n#" + "x" * 1_000_000, seconds=0.7)  # and does not take the next command
     assert ended is not None
     assert ended.limit in ("time", "disk")  # by the clock, or by what it wrote meanwhile
 
 
-def test_an_interpreter_that_hangs_up_is_ended(say: ProgressCallback) -> None:
-    ended, _ = say("import os; os.closerange(3, 100); print('bye')")
+def test_an_interpreter_that_hangs_up_is_ended(run_code: RunCode) -> None:
+    ended, _ = run_code("import os; os.closerange(3, 100); print('bye')")
     assert ended is not None
     assert (ended.exit_code, ended.limit) == (1, None)
 
 
-def test_memory_and_disk_are_bounded_in_the_interpreter_too(say: ProgressCallback) -> None:
-    ended, text = say("print('begun')\nkept = [bytearray(b'x' * (1 << 24)) for _ in range(1000)]")
+def test_memory_and_disk_are_bounded_in_the_interpreter_too(run_code: RunCode) -> None:
+    ended, text = run_code("print('begun')\nkept = [bytearray(b'x' * (1 << 24)) for _ in range(1000)]")
     assert ended is not None
     assert (ended.limit, text) == ("memory", "begun")
 
 
-def test_code_of_a_megabyte_and_of_any_letters_arrives(say: ProgressCallback) -> None:
+def test_code_of_a_megabyte_and_of_any_letters_arrives(run_code: RunCode) -> None:
     letters = "é\u2028🙂'"
-    assert say(f"len({json.dumps(letters * 200_000, ensure_ascii=False)})") == (
+    assert run_code(f"len({json.dumps(letters * 200_000, ensure_ascii=False)})") == (
         None,
         str(len(letters) * 200_000),
     )
 
 
 def test_modules_of_the_workspace_can_be_imported_and_those_of_the_harness_cannot(
-    run: Runner, say: ProgressCallback
+    run: Runner, run_code: RunCode
 ) -> None:
     (run.workspace / "helper.py").write_text("value = 5")
-    assert say("import helper; helper.value") == (None, "5")
-    assert "ModuleNotFoundError" in say("import mlagentbench")[1]
-    assert "Error" in say("open('/opt/repl.py', 'a')")[1]
+    assert run_code("import helper; helper.value") == (None, "5")
+    assert "ModuleNotFoundError" in run_code("import mlagentbench")[1]
+    assert "Error" in run_code("open('/opt/repl.py', 'a')")[1]
 
 
 def test_without_a_sandbox_it_works_as_well(run_unsandboxed: Runner) -> None:

@@ -64,11 +64,11 @@ class ExternalProgram:
             self._release()
             raise
 
-    def run_until_request(self, seconds: float) -> Literal["asks", "ended", "limit"]:
+    def run_until_request(self, seconds: float) -> Literal["asks", "exited", "limit"]:
         """Let it run until it asks a model, ends, or has taken too long."""
         self._process.tree.resume()
         how = self._process.pump_output(self.output, seconds, self._endpoint.request_fd)
-        if how != "news":
+        if how != "message":
             return how
         self._process.tree.pause()
         self._process.drain_output(self.output)

@@ -1,4 +1,4 @@
-"""A runtime is a list of pinned packages; built once, kept by its content, mounted read-only into sandboxes."""
+"""Runtimes: sets of pinned packages, built once per content and mounted read-only into sandboxes."""
 
 import os
 import platform
@@ -16,6 +16,7 @@ from blake3 import blake3
 from mlagentbench.errors import SandboxFault, UsageError
 from mlagentbench.runtimes.locks import PIP_COMMAND, pip_install_arguments
 from mlagentbench.system.cache import build_once, cache_dir
+from mlagentbench.system.spawn import die_with_parent
 
 REQUIREMENTS_FOLDER = Path(__file__).parent
 PINNED_REQUIREMENT = re.compile(r"[\w.-]+(\[[\w,.-]+\])?==[\w.!+-]+")
@@ -24,7 +25,7 @@ PYTHON_NAME = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 @dataclass(frozen=True)
 class Runtime:
-    """A virtual environment whose paths hold inside the sandbox."""
+    """A virtual environment whose paths are valid inside the sandbox."""
 
     name: str
     hash: str
@@ -33,43 +34,43 @@ class Runtime:
 
     @property
     def folder(self) -> Path:
-        """Where it lies on this machine."""
-        place = blake3(f"{self.hash} {self.prefix_inside}".encode()).hexdigest(length=8)
-        return cache_dir() / "runtimes" / f"{self.name}-{place}"
+        """Its folder on this machine."""
+        suffix = blake3(f"{self.hash} {self.prefix_inside}".encode()).hexdigest(length=8)
+        return cache_dir() / "runtimes" / f"{self.name}-{suffix}"
 
     @property
     def is_built(self) -> bool:
-        """Whether it is ready for use."""
+        """Whether it has been built."""
         return self.folder.is_dir()
 
     @property
     def prefix(self) -> Path:
-        """The Python installation that it builds on, on this machine."""
+        """The Python installation that it is based on, on this machine."""
         return Path(sys.base_prefix).resolve()
 
     @property
     def prefix_inside(self) -> str:
-        """The same inside the sandbox, where /usr is shown as it is."""
+        """The path of that installation inside the sandbox; /usr has the same path there."""
         return str(self.prefix) if self.prefix.is_relative_to("/usr") else "/opt/python"
 
     @property
     def packages(self) -> Path:
-        """Where its packages lie on this machine."""
+        """The folder of its packages on this machine."""
         return self.folder / "lib" / PYTHON_NAME / "site-packages"
 
     @property
     def base_package_folders(self) -> list[Path]:
-        """Packages of the installation below, which are no part of the runtime."""
-        places = [Path(self.prefix, "lib", PYTHON_NAME, "site-packages")]
-        places += [
+        """Package folders of the Python installation, which are not part of the runtime."""
+        folders = (
+            Path(self.prefix, "lib", PYTHON_NAME, "site-packages"),
             Path("/usr/lib/python3/dist-packages"),
             Path(f"/usr/local/lib/{PYTHON_NAME}/dist-packages"),
-        ]
-        return [place for place in places if place.is_dir()]
+        )
+        return [folder for folder in folders if folder.is_dir()]
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables that every command inside sees."""
+        """The environment variables of every command."""
         variables = {
             "PATH": f"{self.FOLDER_INSIDE}/bin:/usr/local/bin:/usr/bin:/bin",
             "HOME": "/home/agent",
@@ -83,69 +84,72 @@ class Runtime:
 
 
 def runtime_names() -> list[str]:
-    """The runtimes that exist, built or not."""
+    """The names of all runtimes, built or not."""
     return sorted(path.stem for path in REQUIREMENTS_FOLDER.glob("*.txt"))
 
 
 def find_runtime(name: str) -> Runtime:
-    """The runtime called `name`; building it is another matter."""
+    """The runtime called `name`; does not build it."""
     if name not in runtime_names():
-        raise UsageError(f"no runtime {name!r}; there are: {', '.join(runtime_names())}")
+        raise UsageError(f"No such runtime: {name!r}. Available: {', '.join(runtime_names())}.")
     content = f"{PYTHON_NAME} {platform.machine()}\n" + "\n".join(read_requirements(name))
     return Runtime(name, blake3(content.encode()).hexdigest())
 
 
 def read_requirements(name: str) -> list[str]:
-    """The pinned packages of a runtime, those of the runtimes that it includes first."""
-    found: list[str] = []
+    """The pinned packages of a runtime; those of included runtimes come first."""
+    packages: list[str] = []
     for line in (REQUIREMENTS_FOLDER / f"{name}.txt").read_text().splitlines():
         if line.startswith("-r "):
-            found += read_requirements(line[3:].removesuffix(".txt"))
+            packages += read_requirements(line[3:].removesuffix(".txt"))
         elif line and not line.startswith("#"):
-            found.append(line)
-    return found
+            packages.append(line)
+    return packages
 
 
 def ensure_runtime(name: str, progress: Callable[[str], None]) -> Runtime:
-    """The runtime, built if it was not."""
-    return _build_if_missing(
-        find_runtime(name), read_requirements(name), progress, REQUIREMENTS_FOLDER / "locked" / f"{name}.txt"
-    )
+    """Return the runtime called `name`, and build it first if necessary."""
+    lock = REQUIREMENTS_FOLDER / "locked" / f"{name}.txt"
+    return _build_if_missing(find_runtime(name), read_requirements(name), progress, lock)
 
 
-def require_pinned(wanted: Sequence[str]) -> list[str]:
-    """The packages, if each says which version it is."""
-    if loose := [name for name in wanted if not PINNED_REQUIREMENT.fullmatch(name)]:
-        raise UsageError(f"{loose[0]} is not pinned: write it as NAME==VERSION")
-    return list(wanted)
+def require_pinned(packages: Sequence[str]) -> list[str]:
+    """Return the packages if each one has a version, else raise a UsageError."""
+    for package in packages:
+        if not PINNED_REQUIREMENT.fullmatch(package):
+            raise UsageError(f"{package} is not pinned: write it as NAME==VERSION.")
+    return list(packages)
 
 
-def ensure_package_runtime(wanted: Sequence[str], progress: Callable[[str], None]) -> Runtime:
-    """A runtime of these packages, for an outside program; what they need comes along."""
-    content = f"{PYTHON_NAME} {platform.machine()}\n" + "\n".join(wanted)
-    return _build_if_missing(Runtime("agent", blake3(content.encode()).hexdigest()), wanted, progress)
+def ensure_package_runtime(packages: Sequence[str], progress: Callable[[str], None]) -> Runtime:
+    """Return a runtime of these packages and their dependencies, for an external agent; built if needed."""
+    content = f"{PYTHON_NAME} {platform.machine()}\n" + "\n".join(packages)
+    return _build_if_missing(Runtime("agent", blake3(content.encode()).hexdigest()), packages, progress)
 
 
 def _build_if_missing(
-    wanted: Runtime, packages: Sequence[str], progress: Callable[[str], None], lock: Path | None = None
+    runtime: Runtime, packages: Sequence[str], progress: Callable[[str], None], lock: Path | None = None
 ) -> Runtime:
-    wanted.folder.parent.mkdir(exist_ok=True)
-    build_once(wanted.folder, lambda folder: _install(wanted, packages, lock, folder, progress))
-    return wanted
+    runtime.folder.parent.mkdir(exist_ok=True)
+    build_once(runtime.folder, lambda folder: _build(runtime, packages, lock, folder, progress))
+    return runtime
 
 
-def _install(
-    wanted: Runtime, listed: Sequence[str], lock: Path | None, folder: Path, progress: Callable[[str], None]
+def _build(
+    runtime: Runtime,
+    packages: Sequence[str],
+    lock: Path | None,
+    folder: Path,
+    progress: Callable[[str], None],
 ) -> None:
-    progress(f"building the runtime {wanted.name} (once; a minute or two)")
-    packages = folder / "lib" / PYTHON_NAME / "site-packages"
-    told = pip_install_arguments(wanted.name, listed, lock, folder) if lock else listed
-    # It dies with us, so that nobody writes any more into a folder that the next builder removes.
-    command = ["setpriv", "--pdeathsig", "KILL", "--", *PIP_COMMAND, "install"]
-    command += ["--no-warn-conflicts", "--target", str(packages), *told]
+    progress(f"Building the runtime {runtime.name} (once; takes a minute or two)")
+    package_folder = folder / "lib" / PYTHON_NAME / "site-packages"
+    arguments = pip_install_arguments(runtime.name, packages, lock, folder) if lock else packages
+    # pip dies with the harness, so that it does not write to a folder that the next build removes.
+    command = [*PIP_COMMAND, "install", "--no-warn-conflicts", "--target", str(package_folder), *arguments]
     lines = []
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, umask=0o022
+        die_with_parent(command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, umask=0o022
     ) as pip:
         assert pip.stdout is not None
         for line in pip.stdout:
@@ -156,14 +160,15 @@ def _install(
                 progress(f"  installing {len(line.split(','))} packages")
     if pip.returncode != 0:
         errors = [line for line in lines if line.startswith("ERROR") or "No module named pip" in line]
-        raise SandboxFault(f"the runtime {wanted.name} cannot be built: {(errors or lines or ['?'])[-1]}")
+        reason = (errors or lines or ["no output"])[-1]
+        raise SandboxFault(f"Cannot build the runtime {runtime.name}: {reason}")
     (folder / "bin").mkdir()
     for link in ("python", "python3", PYTHON_NAME):
-        (folder / "bin" / link).symlink_to(f"{wanted.prefix_inside}/bin/{PYTHON_NAME}")
+        (folder / "bin" / link).symlink_to(f"{runtime.prefix_inside}/bin/{PYTHON_NAME}")
     (folder / "pyvenv.cfg").write_text(
-        f"home = {wanted.prefix_inside}/bin\n"
+        f"home = {runtime.prefix_inside}/bin\n"
         f"include-system-site-packages = false\nversion = {platform.python_version()}\n"
     )
     for path, mode in ((folder, 0o755), (folder / "bin", 0o755), (folder / "pyvenv.cfg", 0o644)):
-        path.chmod(mode)  # the sandbox's user must be able to read it, whatever our umask is
-    os.sync()  # what the rename below makes visible is on disk
+        path.chmod(mode)  # readable for the user inside the sandbox, whatever our umask is
+    os.sync()  # everything is on disk before build_once renames the folder

@@ -1,4 +1,4 @@
-"""Which files a runtime is built from: those with hashes in `locked/`, and for the rest those that the index names."""
+"""Selects the files that a runtime is built from, by the hashes in `locked/` or else those of the index."""
 
 import json
 import re
@@ -14,49 +14,47 @@ PIP_COMMAND = [sys.executable, "-m", "pip", "--no-input", "--disable-pip-version
 LOCKED_PACKAGE = re.compile(r"^([\w.-]+)==", re.MULTILINE)
 
 
-def pip_install_arguments(name: str, listed: Sequence[str], lock: Path, folder: Path) -> list[str]:
-    """What pip is told to install; without a lock it is the list, and whatever that needs."""
+def pip_install_arguments(name: str, packages: Sequence[str], lock: Path, folder: Path) -> list[str]:
+    """The arguments for `pip install`; without a lock these are the packages, with their dependencies."""
     if not lock.is_file():
-        return list(listed)
-    # A source archive would be built with tools whose hashes nobody knows.
-    told = ["--require-hashes", "--no-deps", "--only-binary", ":all:", "-r", str(lock)]
-    # torch alone: one version of it has builds for processors and for each CUDA, on several indexes, and local ones.
-    open_ = [line for line in listed if line.split("==")[0] not in LOCKED_PACKAGE.findall(lock.read_text())]
-    if open_:
-        rest = folder / "requirements.txt"
-        rest.write_text("".join(_resolve_with_hashes(name, open_, listed, folder)))
-        rest.chmod(0o644)
-        told += ["-r", str(rest)]
-    return told
+        return list(packages)
+    # No source archives: they would be built with tools whose hashes are unknown.
+    arguments = ["--require-hashes", "--no-deps", "--only-binary", ":all:", "-r", str(lock)]
+    # Only torch is not locked: one version has builds for CPUs and for each CUDA, on several indexes and
+    # local ones.
+    locked_names = LOCKED_PACKAGE.findall(lock.read_text())
+    unlocked = [package for package in packages if package.split("==")[0] not in locked_names]
+    if unlocked:
+        requirements = folder / "requirements.txt"
+        requirements.write_text("".join(_resolve_with_hashes(name, unlocked, packages, folder)))
+        requirements.chmod(0o644)
+        arguments += ["-r", str(requirements)]
+    return arguments
 
 
-def _resolve_with_hashes(name: str, open_: Sequence[str], listed: Sequence[str], folder: Path) -> list[str]:
-    """Lines with hashes for packages without, and for what only some of their builds need, as the index has them."""
-    others = [line for line in listed if line not in open_]
-    pins = folder / "constraints.txt"
-    pins.write_text("\n".join(others))
-    command = [
-        *PIP_COMMAND,
-        "install",
-        "--quiet",
-        "--dry-run",
-        "--ignore-installed",
-        "--only-binary",
-        ":all:",
-    ]
-    command += ["--report", "-", "--constraint", str(pins), *open_]
-    done = subprocess.run(command, capture_output=True, text=True)
-    pins.unlink()
-    if done.returncode != 0:
-        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        raise SandboxFault(f"the runtime {name} cannot be built: {(errors or [done.stderr.strip()])[-1]}")
-    known = {line.split("==")[0] for line in others}
-    return [
-        f"{package}=={each['metadata']['version']} --hash=sha256:{_archive_sha256(each)}\n"
-        for each in json.loads(done.stdout)["install"]
-        if (package := re.sub(r"[-_.]+", "-", each["metadata"]["name"]).lower()) not in known
-    ]
+def _resolve_with_hashes(
+    name: str, unlocked: Sequence[str], packages: Sequence[str], folder: Path
+) -> list[str]:
+    """Requirement lines with the hashes that the index gives, for unlocked packages and dependencies."""
+    locked = [package for package in packages if package not in unlocked]
+    constraints = folder / "constraints.txt"
+    constraints.write_text("\n".join(locked))
+    command = [*PIP_COMMAND, "install", "--quiet", "--dry-run", "--ignore-installed"]
+    command += ["--only-binary", ":all:", "--report", "-", "--constraint", str(constraints), *unlocked]
+    completed = subprocess.run(command, capture_output=True, text=True)
+    constraints.unlink()
+    if completed.returncode != 0:
+        errors = [line for line in completed.stderr.splitlines() if line.startswith("ERROR")]
+        reason = (errors or [completed.stderr.strip()])[-1]
+        raise SandboxFault(f"Cannot build the runtime {name}: {reason}")
+    locked_names = {package.split("==")[0] for package in locked}
+    lines = []
+    for item in json.loads(completed.stdout)["install"]:
+        package = re.sub(r"[-_.]+", "-", item["metadata"]["name"]).lower()
+        if package not in locked_names:
+            lines.append(f"{package}=={item['metadata']['version']} --hash=sha256:{_archive_sha256(item)}\n")
+    return lines
 
 
-def _archive_sha256(each: dict[str, Any]) -> str:
-    return str(each["download_info"]["archive_info"]["hashes"]["sha256"])
+def _archive_sha256(item: dict[str, Any]) -> str:
+    return str(item["download_info"]["archive_info"]["hashes"]["sha256"])

@@ -1,4 +1,4 @@
-"""What a sandbox is to the rest of the project: a box described, a command run in it, an account of what it did."""
+"""The sandbox interface: what a command may use, a running command, and the base class of all sandboxes."""
 
 import os
 import select
@@ -22,12 +22,28 @@ from mlagentbench.sandbox.output import CommandOutput
 from mlagentbench.sandbox.processes import ProcessTree
 from mlagentbench.system.stop_token import StopToken
 
-LIMIT_POLL_INTERVAL_S = 0.1  # seconds between two looks at the limits
+LIMIT_POLL_INTERVAL_S = 0.1
 
 
 @dataclass(frozen=True)
 class SandboxSpec:
-    """What a command may see and use."""
+    """What a command may see and use.
+
+    Attributes:
+        workspace: Folder that is writable inside, at /workspace.
+        runtime: Python environment of the command.
+        limits: Limits on memory, processes, disk and files.
+        read_only_paths: Paths relative to the workspace that cannot be changed; "." is all of it.
+        mounts: Read-only mounts, each as (path on the host, path inside).
+        masked_paths: Paths inside that are covered by an empty folder.
+        environment: Environment variables, added to those of the runtime.
+        uid: User that the command runs as; required if the harness is root.
+        stop_token: Ends the command when a stop is requested.
+        run_as_init: Make the command the first process inside. No other process can kill it, and all others
+            are killed when it exits.
+        access_log: Where to record the files and sockets that the command tries to open.
+        is_workspace_idle: Returns False if another process has been active in the workspace.
+    """
 
     workspace: Path
     runtime: Runtime
@@ -38,25 +54,27 @@ class SandboxSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     uid: int | None = None
     stop_token: StopToken = field(default_factory=StopToken)
-    run_as_init: bool = (
-        False  # its command is the first process inside: no other can end it, and it takes all with it
-    )
+    run_as_init: bool = False
     access_log: AccessLog | None = None
-    is_workspace_idle: Callable[[], bool] = lambda: True  # whether nobody else is at work in the workspace
+    is_workspace_idle: Callable[[], bool] = lambda: True
 
     def require_idle_workspace(self) -> None:
-        """Whoever had himself woken while all was set up may have exchanged what is shown inside."""
+        """Raise if a process that resumed during setup may have replaced files that are mounted inside."""
         if not self.is_workspace_idle():
-            raise SandboxFault("somebody was at work in the workspace while a command was about to begin")
+            raise SandboxFault("A process was active in the workspace while a command was being set up.")
 
 
 class SandboxProcess:
-    """A command that is running in a sandbox, with all its descendants."""
+    """A command running in a sandbox, with all its descendants."""
 
     def __init__(
-        self, child: "subprocess.Popen[bytes]", tree: ProcessTree, watch: LimitMonitor, stopping: StopToken
+        self,
+        child: "subprocess.Popen[bytes]",
+        tree: ProcessTree,
+        monitor: LimitMonitor,
+        stop_token: StopToken,
     ) -> None:
-        self.child, self.tree, self.monitor, self.stop_token = child, tree, watch, stopping
+        self.child, self.tree, self.monitor, self.stop_token = child, tree, monitor, stop_token
         self.started_at = time.monotonic()
         self.limit: Limit | None = None
         self._closed = False
@@ -65,8 +83,21 @@ class SandboxProcess:
 
     def pump_output(
         self, output: CommandOutput, timeout_s: float, message_fd: int | None = None
-    ) -> Literal["ended", "limit", "news"]:
-        """Move what it prints to `output` until it ends, oversteps a limit, or says something on the other way."""
+    ) -> Literal["exited", "limit", "message"]:
+        """Copy the command's output until something happens.
+
+        Args:
+            output: Receives what the command prints.
+            timeout_s: Time limit; exceeding it counts as the limit "time".
+            message_fd: A second descriptor to wait for, such as a socket to the command.
+
+        Returns:
+            "exited" if the command has exited, "limit" if it exceeded a limit (then `limit` says which),
+            "message" if `message_fd` is readable.
+
+        Raises:
+            Stopped: A stop was requested.
+        """
         deadline = time.monotonic() + timeout_s
         poll = select.poll()
         for fd in (self.stdout.fileno(), self.tree.pidfd, *([] if message_fd is None else [message_fd])):
@@ -74,29 +105,37 @@ class SandboxProcess:
         while True:
             ready = dict(poll.poll(LIMIT_POLL_INTERVAL_S * 1000))
             if self.tree.pidfd in ready:
-                return "ended"
+                return "exited"
             if ready.get(self.stdout.fileno(), 0) & select.POLLIN:
                 output.write(os.read(self.stdout.fileno(), 1 << 16))
-            elif self.stdout.fileno() in ready:  # it closed its output, and may go on for all that
+            elif self.stdout.fileno() in ready:  # it closed its output, but may still be running
                 poll.unregister(self.stdout)
             self.stop_token.raise_if_requested()
-            self.limit = (
-                "time" if time.monotonic() > deadline else self.monitor.check_limits(message_fd in ready)
-            )
+            has_message = message_fd in ready
+            self.limit = "time" if time.monotonic() > deadline else self.monitor.check_limits(has_message)
             if self.limit:
                 return "limit"
-            if message_fd in ready:
-                return "news"
+            if has_message:
+                return "message"
 
     def drain_output(self, output: CommandOutput) -> None:
-        """Take what is still in the pipe of a command that is frozen or gone."""
+        """Read what is left in the pipe of a command that is paused or has exited."""
         os.set_blocking(self.stdout.fileno(), False)
         with suppress(BlockingIOError):
             while data := os.read(self.stdout.fileno(), 1 << 16):
                 output.write(data)
 
     def finish(self, output: CommandOutput) -> Execution:
-        """End it with everything that it started, take the rest of its output and account for it all."""
+        """Kill everything that the command started and collect the rest of its output.
+
+        If no limit was exceeded, this waits for the command to exit.
+
+        Returns:
+            Exit code, duration, peak memory and exceeded limit.
+
+        Raises:
+            SandboxFault: A process is still alive after being killed.
+        """
         if self.limit is None:
             self.child.wait()
         self.tree.kill()
@@ -104,18 +143,18 @@ class SandboxProcess:
         seconds = time.monotonic() - self.started_at
         self.drain_output(output)
         limit = self.limit or self.monitor.check_limits_at_exit(failed=self.child.returncode != 0)
-        peak = self.monitor.peak_mb
+        peak_mb = self.monitor.peak_mb
         self.close()
         return Execution(
             exit_code=self.child.returncode if self.limit is None else None,
             seconds=round(seconds, 3),
-            peak_mb=round(peak, 1),
+            peak_mb=round(peak_mb, 1),
             limit=limit,
             output_bytes=output.size_bytes,
         )
 
     def close(self) -> None:
-        """End it if it still runs, and give back what it held."""
+        """Kill the command if it is still running, and release its resources. May be called repeatedly."""
         if self._closed:
             return
         self._closed = True
@@ -131,16 +170,19 @@ class SandboxProcess:
 
 
 def release_command(
-    child: "subprocess.Popen[bytes]", box: SandboxSpec, group: Cgroup, stdin: int, mark: str | None = None
+    child: "subprocess.Popen[bytes]",
+    spec: SandboxSpec,
+    cgroup: Cgroup,
+    stdin: int,
+    command_id: str | None = None,
 ) -> SandboxProcess:
-    """Watch over a command that waits at the gate, and let it through."""
+    """Start to monitor a command that waits in the handshake, then let it run."""
     try:
-        require_free_disk(box.workspace)
-        box.require_idle_workspace()
-        tree = ProcessTree(child.pid, group, mark)
-        process = SandboxProcess(
-            child, tree, LimitMonitor(box.workspace, box.limits, group, tree), box.stop_token
-        )
+        require_free_disk(spec.workspace)
+        spec.require_idle_workspace()
+        tree = ProcessTree(child.pid, cgroup, command_id)
+        monitor = LimitMonitor(spec.workspace, spec.limits, cgroup, tree)
+        process = SandboxProcess(child, tree, monitor, spec.stop_token)
     except BaseException:
         handshake.abort(child)
         raise
@@ -149,12 +191,16 @@ def release_command(
 
 
 class Sandbox(ABC):
-    """A way of running commands, with the GPUs that were granted."""
+    """Runs commands in isolation.
+
+    Attributes:
+        name: Name as given to `--sandbox`; it is stored in run.json.
+        required_variables: Environment variables of the harness that this sandbox needs in order to start.
+        gpu: GPUs that commands may use: "", "all", or comma-separated device numbers.
+    """
 
     name: str
-    required_variables: ClassVar[
-        tuple[str, ...]
-    ] = ()  # variables of the harness's environment, to begin at all
+    required_variables: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, gpu: str = "") -> None:
         self.gpu = gpu
@@ -163,12 +209,38 @@ class Sandbox(ABC):
     def start(
         self, argv: Sequence[str], spec: SandboxSpec, stdin: int = subprocess.DEVNULL
     ) -> SandboxProcess:
-        """Begin a command in the box; the caller must `finish` or `close` it."""
+        """Start a command.
+
+        Args:
+            argv: Program and arguments; "python" is the Python of the runtime.
+            spec: What the command may see and use.
+            stdin: DEVNULL, or PIPE for a socket that can be read and written as `process.child.stdin`.
+
+        Returns:
+            The running command. The caller must `finish` or `close` it.
+
+        Raises:
+            SandboxFault: The sandbox cannot be started. This is never the agent's failure.
+        """
 
     def run(
         self, argv: Sequence[str], spec: SandboxSpec, timeout_s: float, output: CommandOutput
     ) -> Execution:
-        """Run a command to its end, or to its limit."""
+        """Run a command until it exits or exceeds a limit.
+
+        Args:
+            argv: Program and arguments.
+            spec: What the command may see and use.
+            timeout_s: Time limit.
+            output: Receives what the command prints.
+
+        Returns:
+            Exit code, duration, peak memory and exceeded limit.
+
+        Raises:
+            SandboxFault: The sandbox cannot be started, or a process cannot be killed.
+            Stopped: A stop was requested.
+        """
         process = self.start(argv, spec)
         try:
             process.pump_output(output, timeout_s)
@@ -177,4 +249,4 @@ class Sandbox(ABC):
             process.close()
 
     def release_workspace(self, spec: SandboxSpec) -> None:  # noqa: B027 - most need nothing
-        """Forget what was held for a box's workspace."""
+        """Release what is held for a workspace, which may be removed afterwards."""

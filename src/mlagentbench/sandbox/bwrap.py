@@ -1,4 +1,4 @@
-"""The sandbox: bubblewrap, with nothing inside but what the box names."""
+"""The default sandbox: bubblewrap, which shows a command only what its spec names."""
 
 import os
 import subprocess
@@ -23,20 +23,22 @@ from mlagentbench.system.cache import cache_dir
 HOST_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SHARED_ETC_NAMES = (
     "alternatives",
+    "fonts",
     "ld.so.cache",
     "ld.so.conf",
     "ld.so.conf.d",
     "localtime",
-    "fonts",
     "mime.types",
 )
-GENERATED_ETC_FILES = {  # of /etc, that are made up
+# Files in /etc that do not come from the host.
+GENERATED_ETC_FILES = {
     "passwd": b"agent:x:1000:1000:agent:/home/agent:/bin/sh\nroot:x:0:0:root:/nowhere:/bin/false\n",
     "group": b"agent:x:1000:\nroot:x:0:\n",
     "hosts": b"127.0.0.1 localhost sandbox\n::1 localhost\n",
 }
 INSTALL_HINT = (
-    "install it with: apt-get install bubblewrap (or pass --sandbox none, which marks the result unsandboxed)"
+    "Install it with: apt-get install bubblewrap "
+    "(or pass --sandbox none, which marks the result unsandboxed)."
 )
 
 
@@ -47,153 +49,150 @@ class BubblewrapSandbox(Sandbox):
 
     def __init__(self, gpu: str = "") -> None:
         super().__init__(gpu)
-        found = which("bwrap")
-        if not found:
-            raise UsageError(f"this machine has no bubblewrap to isolate agents with; {INSTALL_HINT}")
-        self._bwrap_path = Path(found).resolve()
+        path = which("bwrap")
+        if not path:
+            raise UsageError(f"bubblewrap is not installed on this machine. {INSTALL_HINT}")
+        self._bwrap_path = Path(path).resolve()
 
     def start(
         self, argv: Sequence[str], spec: SandboxSpec, stdin: int = subprocess.DEVNULL
     ) -> SandboxProcess:
-        """Begin a command in a fresh set of namespaces; if there is a book, everything that it tries is told."""
+        """Start a command in new namespaces; with an access log, record what it tries to open."""
         if os.geteuid() == 0 and not spec.uid:
-            raise SandboxFault("root would be root inside, too: a box needs an unprivileged owner")
+            raise SandboxFault("The harness runs as root: a sandbox needs the uid of an unprivileged user.")
         if spec.access_log is None:
             return self._start_command(argv, spec, stdin)
-        with spec.access_log.record_command(spec.uid) as listening:
-            return self._start_command(
-                argv, replace(spec, mounts=(*spec.mounts, PROGRAM_MOUNT)), stdin, listening
-            )
+        with spec.access_log.record_command(spec.uid) as recorder:
+            spec = replace(spec, mounts=(*spec.mounts, PROGRAM_MOUNT))
+            return self._start_command(argv, spec, stdin, recorder)
 
     def _start_command(
         self, argv: Sequence[str], spec: SandboxSpec, stdin: int, recorder: CommandRecorder | None = None
     ) -> SandboxProcess:
         limits = spec.limits
-        group = Cgroup(int(limits.memory_gb * BYTES_PER_GB), limits.processes)
+        cgroup = Cgroup(int(limits.memory_gb * BYTES_PER_GB), limits.processes)
         fds: list[int] = []
         try:
             for content in (*GENERATED_ETC_FILES.values(), _seccomp_filter()):
-                fds.append(_open_pipe_with(content))  # noqa: PERF401 - those before one that fails are to be closed, too
-            data = dict(zip(GENERATED_ETC_FILES, fds, strict=False))
-            # Its libraries may lie beside it.
+                fds.append(_open_pipe_with(content))  # noqa: PERF401 - if one fails, the others are closed
+            etc_fds = dict(zip(GENERATED_ETC_FILES, fds, strict=False))
+            # The whole folder is staged, because it may hold libraries that bwrap needs.
             bwrap = f"{shared_launcher().stage(self._bwrap_path.parent)}/{self._bwrap_path.name}"
             command = [
                 *_setpriv_command(spec.uid),
                 bwrap,
                 *(["--as-pid-1"] if spec.run_as_init else []),
-                *_bwrap_options(spec, data, self.gpu),
+                *_bwrap_options(spec, etc_fds, self.gpu),
                 "--seccomp",
                 str(fds[-1]),
                 "--",
             ]
-            if "pids" not in group.folders:  # counted inside, where this user has no other processes
+            # RLIMIT_NPROC is set inside, where the user has no other processes.
+            if "pids" not in cgroup.folders:
                 command += ["prlimit", f"--nproc={limits.processes}"]
-            behind = handshake.wrap_command(argv, stdin)
-            command += recorder.wrap_command(behind) if recorder else behind
-            greet = recorder.hand_over_listener if recorder else None
-            child = handshake.start_child(command, limits, group, {"PATH": HOST_PATH}, "/", fds, greet)
+            wrapped = handshake.wrap_command(argv, stdin)
+            command += recorder.wrap_command(wrapped) if recorder else wrapped
+            before_ready = recorder.hand_over_listener if recorder else None
+            child = handshake.start_child(
+                command, limits, cgroup, {"PATH": HOST_PATH}, "/", fds, before_ready
+            )
             if recorder:
                 recorder.discard_startup_accesses(child)
-            return release_command(child, spec, group, stdin)
+            return release_command(child, spec, cgroup, stdin)
         except BaseException:
-            group.close()
+            cgroup.close()
             raise
         finally:
             for fd in fds:
                 os.close(fd)
 
     def release_workspace(self, spec: SandboxSpec) -> None:
-        """The workspace may be removed now."""
+        """Unmount the workspace, which may be removed afterwards."""
         shared_launcher().unstage(spec.workspace)
 
 
-def _setpriv_command(owner: int | None) -> list[str]:
-    """The user is dropped before bwrap, which as root would still map to root."""
-    if owner is None:
+def _setpriv_command(uid: int | None) -> list[str]:
+    """The command that drops root before bwrap starts: bwrap as root would still map its user to root."""
+    if uid is None:
         return []
-    return ["setpriv", "--reuid", str(owner), "--regid", str(owner), "--clear-groups", "--no-new-privs", "--"]
+    return ["setpriv", "--reuid", str(uid), "--regid", str(uid), "--clear-groups", "--no-new-privs", "--"]
 
 
-def _bwrap_options(box: SandboxSpec, data: dict[str, int], gpus: str) -> Iterator[str]:
+def _bwrap_options(spec: SandboxSpec, etc_fds: dict[str, int], gpus: str) -> Iterator[str]:
     yield from ("--unshare-all", "--unshare-user", "--disable-userns", "--new-session", "--die-with-parent")
     yield from ("--cap-drop", "ALL", "--clearenv", "--uid", "1000", "--gid", "1000", "--hostname", "sandbox")
     yield from _system_options()
-    runtime = box.runtime
+    runtime = spec.runtime
     if runtime.prefix_inside == "/opt/python":
         yield from ("--ro-bind", shared_launcher().stage(runtime.prefix), runtime.prefix_inside)
     yield from ("--ro-bind", shared_launcher().stage(runtime.folder), runtime.FOLDER_INSIDE)
-    for place in (*hidden_paths(box), *box.masked_paths):
-        yield from ("--tmpfs", place, "--remount-ro", place)
-    yield from ("--proc", "/proc", "--dev", "/dev", *gpu.bwrap_gpu_options(gpus), *_tmpfs_options(box))
-    for name, fd in data.items():
+    for path in (*hidden_paths(spec), *spec.masked_paths):
+        yield from ("--tmpfs", path, "--remount-ro", path)
+    yield from ("--proc", "/proc", "--dev", "/dev", *gpu.bwrap_gpu_options(gpus), *_tmpfs_options(spec))
+    for name, fd in etc_fds.items():
         yield from ("--ro-bind-data", str(fd), f"/etc/{name}")
-    for source, inside in box.mounts:
+    for source, inside in spec.mounts:
         yield from ("--ro-bind", shared_launcher().stage(source), inside)
-    workspace = shared_launcher().stage(box.workspace)
+    workspace = shared_launcher().stage(spec.workspace)
     yield from ("--bind", workspace, "/workspace")
-    # A folder above a read-only file is made a mount of its own, since only a mount cannot be renamed or removed.
-    for above in sorted(
-        {str(folder) for path in box.read_only_paths for folder in Path(path).parents} - {"."}
-    ):
-        yield from ("--bind", f"{workspace}/{above}", f"/workspace/{above}")
-    for path in box.read_only_paths:
+    # Parent folders of read-only files become mounts too: only a mount cannot be renamed or removed.
+    parents = {str(parent) for path in spec.read_only_paths for parent in Path(path).parents} - {"."}
+    for parent in sorted(parents):
+        yield from ("--bind", f"{workspace}/{parent}", f"/workspace/{parent}")
+    for path in spec.read_only_paths:
         yield from ("--ro-bind", f"{workspace}/{path}", f"/workspace/{path}")
-    for place in ("/dev", "/") if gpus else ("/proc", "/dev", "/"):  # CUDA names its threads through /proc
-        yield from ("--remount-ro", place)
+    # With GPUs /proc stays writable: CUDA names its threads there.
+    for path in ("/dev", "/") if gpus else ("/proc", "/dev", "/"):
+        yield from ("--remount-ro", path)
     yield from ("--chdir", "/workspace")
-    for key, value in {**runtime.environment, **gpu.gpu_environment(gpus), **box.environment}.items():
+    for key, value in {**runtime.environment, **gpu.gpu_environment(gpus), **spec.environment}.items():
         yield from ("--setenv", key, value)
 
 
-def _tmpfs_options(box: SandboxSpec) -> Iterator[str]:
-    """File systems that a command has to itself."""
-    for place in ("/dev/shm", "/tmp", "/home/agent", *(["/var/tmp"] if box.run_as_init else [])):
-        yield from (
-            "--size",
-            str(int(box.limits.memory_gb * BYTES_PER_GB / 4)),
-            "--perms",
-            "0700",
-            "--tmpfs",
-            place,
-        )
+def _tmpfs_options(spec: SandboxSpec) -> Iterator[str]:
+    """In-memory file systems that are private to a command."""
+    size = str(int(spec.limits.memory_gb * BYTES_PER_GB / 4))
+    for path in ("/dev/shm", "/tmp", "/home/agent", *(["/var/tmp"] if spec.run_as_init else [])):
+        yield from ("--size", size, "--perms", "0700", "--tmpfs", path)
 
 
 @cache
 def _system_options() -> tuple[str, ...]:
-    """The host's programs and libraries, and the few files of /etc that they need."""
-    found = ["--ro-bind", "/usr", "/usr"]
+    """Mounts of the host's programs and libraries, and of the few files in /etc that they need."""
+    options = ["--ro-bind", "/usr", "/usr"]
     for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
         path = Path("/", name)
         if path.is_symlink():
-            found += ["--symlink", str(path.readlink()), str(path)]
+            options += ["--symlink", str(path.readlink()), str(path)]
         elif path.is_dir():
-            found += ["--ro-bind", str(path), str(path)]
+            options += ["--ro-bind", str(path), str(path)]
     for name in SHARED_ETC_NAMES:
-        found += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-    return tuple(found)
+        options += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    return tuple(options)
 
 
-def hidden_paths(box: SandboxSpec) -> tuple[str, ...]:
-    """The harness, its cache, its runs and foreign packages, should they lie in a folder that is shown."""
-    hidden = {Path(mlagentbench.__file__).parent, cache_dir(), box.workspace.parent, Path("/usr/src")}
+def hidden_paths(spec: SandboxSpec) -> tuple[str, ...]:
+    """Paths inside that would show the harness, its cache, its runs or packages outside the runtime."""
+    hidden = {Path(mlagentbench.__file__).parent, cache_dir(), spec.workspace.parent, Path("/usr/src")}
     with suppress(FileNotFoundError):
         hidden.add(Path.cwd())
-    return _locate_hidden_paths(box.runtime, frozenset(hidden))
+    return _locate_hidden_paths(spec.runtime, frozenset(hidden))
 
 
 @lru_cache(maxsize=64)  # every run hides its own folder
 def _locate_hidden_paths(runtime: Runtime, hidden: frozenset[Path]) -> tuple[str, ...]:
-    """Where these folders and the foreign packages would be seen inside; what lies within another is not named."""
+    """Where these host folders, and packages outside the runtime, appear inside; only the topmost ones."""
     shown = {Path("/usr"): "/usr", runtime.prefix: runtime.prefix_inside}
     needed = (runtime.prefix / "lib" / PYTHON_NAME, Path("/usr/bin"), Path("/usr/lib"))
-    places = set()
-    for path in {path.resolve() for path in (*hidden, *runtime.base_package_folders) if path.is_dir()}:
-        if not any(place.is_relative_to(path) for place in needed):
-            places |= {
-                f"{inside}/{path.relative_to(root)}" for root, inside in shown.items() if root in path.parents
-            }
+    paths: set[str] = set()
+    for folder in {path.resolve() for path in (*hidden, *runtime.base_package_folders) if path.is_dir()}:
+        if any(path.is_relative_to(folder) for path in needed):
+            continue
+        for root, inside in shown.items():
+            if root in folder.parents:
+                paths.add(f"{inside}/{folder.relative_to(root)}")
     return tuple(
-        sorted(place for place in places if not any(str(above) in places for above in Path(place).parents))
+        sorted(path for path in paths if not any(str(parent) in paths for parent in Path(path).parents))
     )
 
 
@@ -203,7 +202,7 @@ def _seccomp_filter() -> bytes:
 
 
 def _open_pipe_with(content: bytes) -> int:
-    """A descriptor from which bwrap reads `content`."""
+    """Return a descriptor from which bwrap reads `content`."""
     reader, writer = os.pipe()
     try:
         os.write(writer, content)

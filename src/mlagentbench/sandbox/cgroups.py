@@ -1,8 +1,8 @@
-"""Control groups: limits on memory and processes that no fork escapes.
+"""Control groups: limits on memory and processes that no fork can escape.
 
-Version 2 is used where it is delegated to us, version 1 where it is writable, and otherwise there is none: the caller
-then falls back to rlimits and a watchdog. A group is named after the harness that made it, so that the next harness
-can remove what a killed one left behind.
+Version 2 is used where it is delegated to us, version 1 where it is writable. Elsewhere there are no cgroups,
+and the caller falls back to rlimits and polling. A cgroup is named after the harness process that created it,
+so that the next harness can remove what a killed one left behind.
 """
 
 import itertools
@@ -19,54 +19,54 @@ from mlagentbench.errors import SandboxFault
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 CGROUP_PREFIX = "mlagentbench-"
-REMOVE_TIMEOUT_S = 5  # seconds for a group to become empty; what is left then, the next harness sweeps away
+REMOVE_TIMEOUT_S = 5  # for a cgroup to become empty; the next harness removes what is left after that
 _cgroup_numbers = itertools.count(1)
 _lock = threading.Lock()
 
 
 @cache
 def find_controller_folders() -> dict[str, Path]:
-    """The folder for each controller below which we may make groups: {} where we may not."""
-    places = _find_v2_folders() or _find_v1_folders()
-    for place in set(places.values()):
-        _remove_stale_cgroups(place)
-    return places
+    """For each controller the folder in which we may create cgroups; {} if we may not."""
+    parents = _find_v2_folders() or _find_v1_folders()
+    for parent in set(parents.values()):
+        _remove_stale_cgroups(parent)
+    return parents
 
 
 def _find_v2_folders() -> dict[str, Path]:
     with suppress(OSError):
-        for name in (
-            line[3:] for line in Path("/proc/self/cgroup").read_text().splitlines() if line[:3] == "0::"
-        ):
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        for name in (line[3:] for line in lines if line[:3] == "0::"):
             own = CGROUP_ROOT / name.lstrip("/")
-            # A group that holds processes hands no controllers on, so ours will not do; the nearest above that does.
-            for place in (own, *(above for above in own.parents if above.is_relative_to(CGROUP_ROOT))):
-                given = (place / "cgroup.subtree_control").read_text().split()
-                if {"memory", "pids"} <= set(given) and _can_create_cgroups(place, unified=True):
-                    return {"memory": place, "pids": place}
+            # A cgroup that holds processes cannot enable controllers for children: ours usually does not
+            # qualify, and the nearest ancestor that does is used.
+            for folder in (own, *(parent for parent in own.parents if parent.is_relative_to(CGROUP_ROOT))):
+                controllers = (folder / "cgroup.subtree_control").read_text().split()
+                if {"memory", "pids"} <= set(controllers) and _can_create_cgroups(folder, unified=True):
+                    return {"memory": folder, "pids": folder}
     return {}
 
 
 def _find_v1_folders() -> dict[str, Path]:
-    places = {}
+    folders = {}
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
-            _, names, own = line.split(":", 2)
-            for name in {"memory", "pids"} & set(names.split(",")):
-                place = CGROUP_ROOT / names / own.lstrip("/")
-                if _can_create_cgroups(place, unified=False):
-                    places[name] = place
-    return places
+            _, controllers, own = line.split(":", 2)
+            for controller in {"memory", "pids"} & set(controllers.split(",")):
+                folder = CGROUP_ROOT / controllers / own.lstrip("/")
+                if _can_create_cgroups(folder, unified=False):
+                    folders[controller] = folder
+    return folders
 
 
 def _join_file_name(unified: bool) -> str:
-    """A thread that moves only itself need not wait, as for a whole process, until every core has taken note: 10 ms."""
+    """The file to join a cgroup by; in version 1, moving one thread avoids a 10 ms wait for all cores."""
     return "cgroup.procs" if unified else "tasks"
 
 
-def _can_create_cgroups(place: Path, unified: bool) -> bool:
-    """Whether a process of ours can be put into a group of ours."""
-    trial = place / _cgroup_name("trial")
+def _can_create_cgroups(parent: Path, unified: bool) -> bool:
+    """Whether we can create a cgroup here and move a process into it."""
+    trial = parent / _cgroup_name("trial")
     join = ["/bin/sh", "-c", 'echo 0 >"$1"', "sh", str(trial / _join_file_name(unified))]
     try:
         trial.mkdir()
@@ -77,28 +77,32 @@ def _can_create_cgroups(place: Path, unified: bool) -> bool:
         _remove_cgroup(trial)
 
 
-def _remove_stale_cgroups(place: Path) -> None:
-    """Remove the groups of harnesses that are no more, with whatever still runs in them."""
-    for group in place.glob(f"{CGROUP_PREFIX}{_namespace_id()}-*-*-*"):
-        owner, born, _ = group.name.removeprefix(f"{CGROUP_PREFIX}{_namespace_id()}-").split("-", 2)
-        if owner.isdigit() and _read_start_time(owner) != born:
-            _remove_cgroup(group, timeout_s=1)
+def _remove_stale_cgroups(parent: Path) -> None:
+    """Remove the cgroups of harness processes that have exited, and kill what still runs in them."""
+    prefix = f"{CGROUP_PREFIX}{_namespace_id()}-"
+    for folder in parent.glob(f"{prefix}*-*-*"):
+        pid, start_time, _ = folder.name.removeprefix(prefix).split("-", 2)
+        if pid.isdigit() and _read_start_time(pid) != start_time:
+            _remove_cgroup(folder, timeout_s=1)
 
 
-def _cgroup_name(what: int | str) -> str:
-    return f"{CGROUP_PREFIX}{_namespace_id()}-{os.getpid()}-{_read_start_time(os.getpid())}-{what}"
+def _cgroup_name(suffix: int | str) -> str:
+    return f"{CGROUP_PREFIX}{_namespace_id()}-{os.getpid()}-{_read_start_time(os.getpid())}-{suffix}"
 
 
 @cache
 def _namespace_id() -> str:
-    """Where our numbers and times of processes hold: who has others cannot tell whether a harness is no more."""
-    return ".".join(str(Path("/proc/self/ns", kind).stat().st_ino) for kind in ("pid", "time"))
+    """The namespaces in which our pids and start times are valid.
+
+    A process of another namespace cannot tell whether a harness of ours is still running.
+    """
+    return ".".join(str(Path("/proc/self/ns", namespace).stat().st_ino) for namespace in ("pid", "time"))
 
 
 def _read_start_time(pid: int | str) -> str:
-    """When a process started, which tells it from a later one with the same number; empty if it is dead.
+    """When a process started, which tells it from a later one with the same pid; "" if it has exited.
 
-    It may be dead for long and not buried, where the first process of a container waits for nobody.
+    An exited process may stay a zombie for long, where the init process of a container does not reap.
     """
     with suppress(OSError):
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].decode().split()
@@ -107,41 +111,41 @@ def _read_start_time(pid: int | str) -> str:
 
 
 class Cgroup:
-    """The limits of one sandbox, in every controller that this machine gives us."""
+    """The limits of one sandbox, in every controller that is available on this machine."""
 
     def __init__(self, memory: int, processes: int) -> None:
         with _lock:
-            places = find_controller_folders()
+            parents = find_controller_folders()
         name = _cgroup_name(next(_cgroup_numbers))
-        self.folders = {kind: place / name for kind, place in places.items()}
-        self.unified = len(set(places.values())) < len(places)
-        bounds = {"pids": {"pids.max": processes}}
+        self.folders = {controller: parent / name for controller, parent in parents.items()}
+        self.unified = len(set(parents.values())) < len(parents)
+        settings = {"pids": {"pids.max": processes}}
         if self.unified:
-            bounds["memory"] = {"memory.max": memory, "memory.swap.max": 0}
+            settings["memory"] = {"memory.max": memory, "memory.swap.max": 0}
         else:
-            bounds["memory"] = {
+            settings["memory"] = {
                 "memory.limit_in_bytes": memory,
                 "memory.memsw.limit_in_bytes": memory,
-                "memory.kmem.tcp.limit_in_bytes": memory
-                // 4,  # what waits in sockets of any kind, counted apart
+                # Socket buffers of any kind, which are counted separately.
+                "memory.kmem.tcp.limit_in_bytes": memory // 4,
             }
         try:
-            for kind, folder in self.folders.items():
+            for controller, folder in self.folders.items():
                 folder.mkdir(exist_ok=self.unified)
-                for file, value in bounds[kind].items():
-                    with suppress(FileNotFoundError):  # a kernel that does not account for swap
+                for file, value in settings[controller].items():
+                    with suppress(FileNotFoundError):  # a kernel without swap accounting
                         (folder / file).write_text(str(value))
         except OSError as error:
             self.close()
-            raise SandboxFault(f"no control group can be made: {error}") from error
+            raise SandboxFault(f"Cannot create a control group: {error}") from error
 
     @property
     def join_files(self) -> list[str]:
-        """The files into which a process of one thread writes 0 to join."""
+        """The files to which a single-threaded process writes 0 to join."""
         return [str(folder / _join_file_name(self.unified)) for folder in sorted(set(self.folders.values()))]
 
     def add_process(self, pid: int) -> None:
-        """Take a process in that somebody else began; where that is refused, there are no groups here."""
+        """Move in a process that another program started; if that is refused, do without a cgroup."""
         try:
             for folder in set(self.folders.values()):
                 (folder / "cgroup.procs").write_text(str(pid))
@@ -156,13 +160,9 @@ class Cgroup:
 
     @property
     def had_oom_kill(self) -> bool:
-        """Whether the kernel had to kill something for want of memory."""
-        return (
-            self._read_counter(
-                "memory", "memory.events" if self.unified else "memory.oom_control", "oom_kill"
-            )
-            > 0
-        )
+        """Whether the kernel killed a process because memory ran out."""
+        file = "memory.events" if self.unified else "memory.oom_control"
+        return self._read_counter("memory", file, "oom_kill") > 0
 
     @property
     def refused_forks(self) -> int:
@@ -171,40 +171,43 @@ class Cgroup:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes in use now, file cache not included."""
+        """Memory in use now, without file cache."""
         return self._read_counter("memory", "memory.stat", "anon" if self.unified else "total_rss")
 
     @property
     def peak_mb(self) -> float:
-        """The most memory that was in use, file cache included."""
+        """Peak memory, including file cache."""
         file = "memory.peak" if self.unified else "memory.max_usage_in_bytes"
         with suppress(OSError, KeyError):
             return int((self.folders["memory"] / file).read_text()) / 2**20
         return 0.0
 
-    def _read_counter(self, kind: str, file: str, key: str) -> int:
+    def _read_counter(self, controller: str, file: str, key: str) -> int:
         with suppress(OSError, KeyError):
-            for line in (self.folders[kind] / file).read_text().splitlines():
+            for line in (self.folders[controller] / file).read_text().splitlines():
                 name, _, value = line.partition(" ")
                 if name == key:
                     return int(value)
         return 0
 
     def close(self) -> None:
-        """Remove the group, with whatever is left in it."""
+        """Remove the cgroup, and kill what is left in it."""
         for folder in set(self.folders.values()):
             _remove_cgroup(folder)
 
 
 def _read_pids(folder: Path) -> list[int]:
-    """A process of another pid namespace is shown as 0, which to kill() would mean ourselves."""
+    """The processes in a cgroup, without those of other pid namespaces.
+
+    The kernel lists those as 0, which kill() would take for our own process group.
+    """
     with suppress(OSError):
         return [int(pid) for pid in (folder / "cgroup.procs").read_text().split() if pid != "0"]
     return []
 
 
 def _remove_cgroup(folder: Path, timeout_s: float = REMOVE_TIMEOUT_S) -> None:
-    """A group can be removed once the kernel has reaped its last process: mostly a matter of microseconds."""
+    """Kill all processes in a cgroup, then remove it once they are reaped: mostly within microseconds."""
     deadline = time.monotonic() + timeout_s
     while folder.is_dir() and time.monotonic() < deadline:
         for pid in _read_pids(folder):

@@ -1,4 +1,4 @@
-"""A command in a container: how its first process is met, told what to do, and ended."""
+"""A command in a container: start the container, send the command to its first process, and kill it."""
 
 import json
 import os
@@ -30,28 +30,30 @@ CONTAINER_START_TIMEOUT_S = 60  # for an engine to start a container on a busy m
 ETC_GROUP = "agent:x:{0}:\nroot:x:0:\n"
 ETC_PASSWD = "agent:x:{0}:{0}:agent:/home/agent:/bin/sh\nroot:x:0:0:root:/nowhere:/bin/false\n"
 ETC_HOSTS = "127.0.0.1 localhost sandbox\n::1 localhost\n"
+INIT_FILE = "init.py"
+SOCKET_NAME = Path(container_init.SOCKET_PATH).name
 
 
 class ContainerProcessTree(ProcessTree):
-    """A container's processes; the first of them is ours, and is neither frozen nor counted."""
+    """The processes of a container, except the first one: that is ours, and is neither paused nor counted."""
 
-    def __init__(self, engine: int, group: Cgroup, root: int) -> None:
-        super().__init__(root, group, root_pid=root)
-        self._engine_pidfd = os.pidfd_open(engine)
+    def __init__(self, engine_pid: int, cgroup: Cgroup, root_pid: int) -> None:
+        super().__init__(root_pid, cgroup, root_pid=root_pid)
+        self._engine_pidfd = os.pidfd_open(engine_pid)
 
     def pids(self) -> list[int]:
         """Every process that runs the agent's code."""
         return [pid for pid in super().pids() if pid != self.root_pid]
 
     def kill(self) -> None:
-        """Kill the first process, and with it all; the engine then clears away what it made."""
+        """Kill the first process, and so all others, and wait until the engine has removed the container."""
         super().kill()
         if not _poll_readable([self._engine_pidfd], KILL_TIMEOUT_S):
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._engine_pidfd, signal.SIGKILL)
 
     def close(self) -> None:
-        """Forget the processes, which have ended."""
+        """Close the descriptors of processes that have exited."""
         super().close()
         os.close(self._engine_pidfd)
 
@@ -62,12 +64,12 @@ class ContainerProcess(SandboxProcess):
     channel: socket.socket
 
     def finish(self, output: CommandOutput) -> Execution:
-        """As any other; the time that the engine takes to clear away is not the command's."""
+        """Like any other command, but without counting the time that the engine takes to clean up."""
         seconds = time.monotonic() - self.started_at
         return super().finish(output).replace(seconds=round(seconds, 3))
 
     def close(self) -> None:
-        """End it if it still runs, and give back what it held."""
+        """Kill the command if it is still running, and release its resources."""
         try:
             super().close()
         finally:
@@ -75,31 +77,31 @@ class ContainerProcess(SandboxProcess):
 
 
 @contextmanager
-def create_control_folder(box: SandboxSpec) -> Iterator[Path]:
-    """The files by which a container begins; once it has, they are not needed any more."""
-    outer = Path(tempfile.mkdtemp(prefix="mlagentbench-"))  # the name of a socket must be short
-    door = outer / "box"
+def create_control_folder(spec: SandboxSpec) -> Iterator[Path]:
+    """A folder with the files that a container needs to start, and no longer afterwards."""
+    parent = Path(tempfile.mkdtemp(prefix="mlagentbench-"))  # short, as the path of a socket must be
+    control_folder = parent / "sandbox"
     try:
-        door.mkdir()
-        user = box.uid or os.getuid()
+        control_folder.mkdir()
+        uid = spec.uid or os.getuid()
         files = {
-            "passwd": ETC_PASSWD.format(user),
-            "group": ETC_GROUP.format(user),
+            "passwd": ETC_PASSWD.format(uid),
+            "group": ETC_GROUP.format(uid),
             "hosts": ETC_HOSTS,
             "resolv.conf": "",
+            INIT_FILE: Path(container_init.__file__).read_text(),
         }
-        files["driver.py"] = Path(container_init.__file__).read_text()
         for name, text in files.items():
-            (door / name).write_text(text)
-            (door / name).chmod(0o644)
-        door.chmod(0o755)
-        yield door
+            (control_folder / name).write_text(text)
+            (control_folder / name).chmod(0o644)
+        control_folder.chmod(0o755)
+        yield control_folder
     finally:
-        shutil.rmtree(outer)
+        shutil.rmtree(parent)
 
 
 class StartedContainer(NamedTuple):
-    """An engine, the way to the first process of its container, which waits for orders, and that one's number here."""
+    """A container whose first process waits for a request on `channel`; `init_pid` is its pid on the host."""
 
     engine: "subprocess.Popen[bytes]"
     channel: socket.socket
@@ -107,57 +109,61 @@ class StartedContainer(NamedTuple):
 
 
 def start_container(command: Sequence[str], control_folder: Path, env: Mapping[str, str]) -> StartedContainer:
-    """A container that has begun, and does nothing yet."""
-    with socket.socket(socket.AF_UNIX) as listener, tempfile.TemporaryFile() as words:
-        listener.bind(str(control_folder / "enter"))
-        (control_folder / "enter").chmod(0o666)
+    """Start a container, which does nothing yet."""
+    with socket.socket(socket.AF_UNIX) as listener, tempfile.TemporaryFile() as engine_output:
+        listener.bind(str(control_folder / SOCKET_NAME))
+        (control_folder / SOCKET_NAME).chmod(0o666)
         listener.listen(1)
         engine = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=words, stderr=words, env=env, start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=engine_output,
+            stderr=engine_output,
+            env=env,
+            start_new_session=True,
         )
         try:
-            ended = os.pidfd_open(engine.pid)
+            engine_pidfd = os.pidfd_open(engine.pid)
             try:
-                ready = _poll_readable([listener.fileno(), ended], CONTAINER_START_TIMEOUT_S)
+                ready = _poll_readable([listener.fileno(), engine_pidfd], CONTAINER_START_TIMEOUT_S)
             finally:
-                os.close(ended)
+                os.close(engine_pidfd)
             if listener.fileno() not in ready:
-                words.seek(0)
-                said = " ".join(words.read(4000).decode("utf-8", "replace").split()) or "it said nothing"
-                raise SandboxFault(f"{handshake.START_FAILED}: {command[0]}: {said}")
+                engine_output.seek(0)
+                reason = " ".join(engine_output.read(4000).decode("utf-8", "replace").split()) or "no output"
+                raise SandboxFault(f"{handshake.START_FAILED}: {command[0]}: {reason}")
             channel = listener.accept()[0]
         except BaseException:
             engine.kill()
             engine.wait()
             raise
-    peer = struct.unpack("3i", channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    return StartedContainer(engine, channel, peer[0])
+    init_pid, _, _ = struct.unpack("3i", channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return StartedContainer(engine, channel, init_pid)
 
 
-def _poll_readable(fds: Sequence[int], seconds: float) -> list[int]:
-    """Those of which there is news, as soon as there are any."""
+def _poll_readable(fds: Sequence[int], timeout_s: float) -> list[int]:
+    """Wait until at least one descriptor is readable, and return those that are."""
     poll = select.poll()
     for fd in fds:
         poll.register(fd, select.POLLIN)
-    return [fd for fd, _ in poll.poll(seconds * 1000)]
+    return [fd for fd, _ in poll.poll(timeout_s * 1000)]
 
 
 def start_container_command(
-    container: StartedContainer, spec: SandboxSpec, group: Cgroup, argv: Sequence[str], stdin: int
+    container: StartedContainer, spec: SandboxSpec, cgroup: Cgroup, argv: Sequence[str], stdin: int
 ) -> SandboxProcess:
-    """Give the first process its orders, and watch over it and all that it begins."""
-    engine, channel, first = container
+    """Send the command to the first process, monitor it and everything that it starts, and let it run."""
+    engine, channel, init_pid = container
     try:
-        if not first:
-            raise SandboxFault(f"{handshake.START_FAILED}: its processes cannot be seen from here")
-        group.add_process(first)
-        _send_request(container, spec, group, argv)
+        if not init_pid:
+            raise SandboxFault(f"{handshake.START_FAILED}: its processes are not visible from the harness")
+        cgroup.add_process(init_pid)
+        _send_request(container, spec, cgroup, argv)
         handshake.wait_until_ready(engine)
         spec.require_idle_workspace()
-        tree = ContainerProcessTree(engine.pid, group, first)
-        process = ContainerProcess(
-            engine, tree, LimitMonitor(spec.workspace, spec.limits, group, tree), spec.stop_token
-        )
+        tree = ContainerProcessTree(engine.pid, cgroup, init_pid)
+        monitor = LimitMonitor(spec.workspace, spec.limits, cgroup, tree)
+        process = ContainerProcess(engine, tree, monitor, spec.stop_token)
     except BaseException:
         _abort_container(container)
         raise
@@ -166,25 +172,28 @@ def start_container_command(
     return process
 
 
-def _send_request(waiting: StartedContainer, box: SandboxSpec, group: Cgroup, argv: Sequence[str]) -> None:
-    """What to run, within what, and the streams that the engine would have kept for itself."""
-    order = {
+def _send_request(
+    container: StartedContainer, spec: SandboxSpec, cgroup: Cgroup, argv: Sequence[str]
+) -> None:
+    """Send command, limits and filter, with the streams that the engine would not pass on."""
+    request = {
         "argv": list(argv),
-        "environment": {**box.runtime.environment, **box.environment},
-        "bounds": [*handshake.resource_limits(box.limits, group).items()],
+        "environment": {**spec.runtime.environment, **spec.environment},
+        "rlimits": [*handshake.resource_limits(spec.limits, cgroup).items()],
         "filter": seccomp.build_filter().hex(),
     }
     ours, theirs = socket.socketpair()
     reader, writer = os.pipe()
-    waiting.engine.stdin, waiting.engine.stdout = FileIO(ours.detach(), "r+"), FileIO(reader)
+    container.engine.stdin, container.engine.stdout = FileIO(ours.detach(), "r+"), FileIO(reader)
     with theirs, FileIO(writer, "w"):
-        socket.send_fds(waiting.channel, [json.dumps(order).encode() + b"\n"], [theirs.fileno(), writer])
+        message = json.dumps(request).encode() + b"\n"
+        socket.send_fds(container.channel, [message], [theirs.fileno(), writer])
 
 
-def _abort_container(waiting: StartedContainer) -> None:
-    """The first process hears that nobody is there, and ends; the engine clears away."""
-    waiting.channel.close()
-    wait_or_kill(waiting.engine, KILL_TIMEOUT_S)
-    for stream in (waiting.engine.stdin, waiting.engine.stdout):
+def _abort_container(container: StartedContainer) -> None:
+    """Close the channel, which makes the first process exit, and wait for the engine to clean up."""
+    container.channel.close()
+    wait_or_kill(container.engine, KILL_TIMEOUT_S)
+    for stream in (container.engine.stdin, container.engine.stdout):
         if stream:
             stream.close()

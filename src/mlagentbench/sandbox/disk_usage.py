@@ -1,25 +1,26 @@
-"""How much a folder holds while somebody is at work in it: no link is followed, and no lock respected."""
+"""Measures a folder that is in use: follows no links, and enters folders whose mode forbids it."""
 
 import os
 from contextlib import suppress
 from pathlib import Path
 
-MAX_FOLDER_DEPTH = (
-    100  # folders within folders; nothing honest goes deeper, and walking there takes ever longer
-)
+MAX_FOLDER_DEPTH = 100  # no legitimate workspace is deeper, and walking deep folders gets slower and slower
 OPEN_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class DiskUsage:
-    """Counts until a limit is overstepped; apparent sizes count, lest a sparse file make the next snapshot endless."""
+    """Counts bytes and files until a limit is exceeded.
 
-    def __init__(self, folder: Path, size: int, files: int) -> None:
-        self.bytes_left, self._files_left, self.is_over_limit = size, files, False
+    A sparse file counts with its apparent size, because the next snapshot would have to read all of it.
+    """
+
+    def __init__(self, folder: Path, max_bytes: int, max_files: int) -> None:
+        self.bytes_left, self._files_left, self.is_over_limit = max_bytes, max_files, False
         self._add_folder(str(folder), None, 0)
 
-    def _add_folder(self, name: str, above: int | None, depth: int) -> None:
-        with suppress(OSError):  # it may have gone meanwhile
-            fd, mode = _open_folder(name, above)
+    def _add_folder(self, name: str, parent: int | None, depth: int) -> None:
+        with suppress(OSError):  # it may have been removed meanwhile
+            fd, mode = _open_folder(name, parent)
             try:
                 with os.scandir(fd) as entries:
                     for entry in entries:
@@ -31,12 +32,12 @@ class DiskUsage:
                     os.fchmod(fd, mode)
                 os.close(fd)
 
-    def _count_entry(self, entry: "os.DirEntry[str]", above: int, depth: int) -> None:
+    def _count_entry(self, entry: "os.DirEntry[str]", parent: int, depth: int) -> None:
         self._files_left -= 1
         if entry.is_dir(follow_symlinks=False):
             self.is_over_limit = depth == MAX_FOLDER_DEPTH
             if not self.is_over_limit:
-                self._add_folder(entry.name, above, depth + 1)
+                self._add_folder(entry.name, parent, depth + 1)
         else:
             with suppress(FileNotFoundError):
                 status = entry.stat(follow_symlinks=False)
@@ -44,11 +45,11 @@ class DiskUsage:
         self.is_over_limit = self.is_over_limit or self.bytes_left <= 0 or self._files_left < 0
 
 
-def _open_folder(name: str, above: int | None) -> tuple[int, int | None]:
-    """The folder, and the mode that it must be given back if it was locked."""
+def _open_folder(name: str, parent: int | None) -> tuple[int, int | None]:
+    """Open a folder. If that needs a chmod, also return the mode that must be restored."""
     with suppress(PermissionError):
-        return os.open(name, OPEN_FOLDER_FLAGS, dir_fd=above), None
-    handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=above)
+        return os.open(name, OPEN_FOLDER_FLAGS, dir_fd=parent), None
+    handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=parent)
     try:
         mode = os.fstat(handle).st_mode & 0o7777
         Path(f"/proc/self/fd/{handle}").chmod(mode | 0o700)

@@ -1,8 +1,8 @@
-"""The moment before a command begins: everything around it is set up, and nothing of it has run.
+"""The handshake before a command starts: the sandbox is set up, and nothing of the command has run yet.
 
-The last program before the command says READY on its output and waits for a line. So a sandbox that cannot start is
-never taken for a command that failed; and a harness that is killed meanwhile never sends the line, so that nothing
-begins which nobody would end.
+The last program before the command writes READY_BYTE to its output and waits for a line. So a sandbox that
+cannot start is never mistaken for a command that failed. And a harness that is killed meanwhile never sends
+the line, so no command starts that nobody would kill.
 """
 
 import os
@@ -23,43 +23,45 @@ from mlagentbench.sandbox.cgroups import Cgroup
 from mlagentbench.sandbox.launcher import shared_launcher
 
 READY_BYTE = b"\x06"
-START_TIMEOUT_S = 60  # seconds for a sandbox to be set up on a busy machine
-START_FAILED = "the sandbox cannot be started on this machine"
+START_TIMEOUT_S = 60  # to set up a sandbox on a busy machine
+START_FAILED = "The sandbox cannot be started on this machine"
 
-# Waits to be bounded, offers itself first to a kernel short of memory, joins the control groups named before "--".
+# Waits until the rlimits are set, becomes the first candidate of the OOM killer, and joins the cgroups named
+# before "--".
 _JOIN_CGROUPS_SCRIPT = """read -r _ || exit
 { echo 500 >/proc/self/oom_score_adj; } 2>/dev/null
 while [ "$1" != -- ]; do echo 0 >"$1" || exit; shift; done
 shift; exec "$@" """
-_WAIT_SCRIPT = """command -v "$2" >/dev/null || { echo "there is no $2"; exit 1; }
+_WAIT_SCRIPT = """command -v "$2" >/dev/null || { echo "no such program: $2"; exit 1; }
 printf '\\006'; read -r _ || exit 1
 [ "$1" = keep ] || exec </dev/null
 shift; exec "$@" """
 
 
 def wrap_command(argv: Sequence[str], stdin: int) -> list[str]:
-    """The command behind the gate; without a stdin of its own it reads nothing."""
+    """Prefix a command with the handshake; unless stdin is PIPE, the command reads from /dev/null."""
     return ["/bin/sh", "-c", _WAIT_SCRIPT, "sh", "keep" if stdin == subprocess.PIPE else "close", *argv]
 
 
 def start_child(
     command: Sequence[str],
     limits: Limits,
-    group: Cgroup,
+    cgroup: Cgroup,
     env: dict[str, str],
     cwd: str,
     pass_fds: Sequence[int] = (),
     before_ready: Callable[["subprocess.Popen[bytes]"], None] | None = None,
 ) -> "subprocess.Popen[bytes]":
-    """Begin within limits, up to the gate; the stdin of the child is a socket, which can also be read from.
+    """Start a wrapped command within its limits, and wait until it is ready.
 
-    Whoever must hear from it on its way to the gate can `greet` it.
+    The stdin of the child is a socket, which can also be read from. `before_ready` is called with the child
+    before waiting, to exchange messages with programs that run before the command.
     """
     ours, theirs = socket.socketpair()
     with ours, theirs:
         try:
             child = shared_launcher().start_process(
-                ["/bin/sh", "-c", _JOIN_CGROUPS_SCRIPT, "sh", *group.join_files, "--", *command],
+                ["/bin/sh", "-c", _JOIN_CGROUPS_SCRIPT, "sh", *cgroup.join_files, "--", *command],
                 stdin=theirs.fileno(),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -67,13 +69,13 @@ def start_child(
                 env=env,
                 cwd=cwd,
                 bufsize=0,
-                start_new_session=True,  # Ctrl-C is for the harness, which then ends what it started
+                start_new_session=True,  # Ctrl-C goes to the harness only, which then kills what it started
             )
         except OSError as error:
             raise SandboxFault(f"{START_FAILED}: {error}") from error
         child.stdin = FileIO(ours.detach(), "r+")
     try:
-        _apply_resource_limits(child.pid, limits, group)
+        _apply_resource_limits(child.pid, limits, cgroup)
         child.stdin.write(b"\n")
         if before_ready:
             before_ready(child)
@@ -85,9 +87,11 @@ def start_child(
 
 
 def abort(child: "subprocess.Popen[bytes]") -> None:
-    """End what has come no further than the gate, with what it began on its way there."""
+    """Kill a child that has not been released, with everything that it started during setup."""
     with suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)  # it is not waited for yet, so nobody else has its number
+        os.killpg(
+            child.pid, signal.SIGKILL
+        )  # it has not been reaped, so its pid cannot belong to another process
     child.wait()
     for stream in (child.stdin, child.stdout):
         assert stream is not None
@@ -95,48 +99,51 @@ def abort(child: "subprocess.Popen[bytes]") -> None:
 
 
 def wait_until_ready(child: "subprocess.Popen[bytes]") -> None:
-    """Wait until it stands at the gate; if it does not come there, what it says instead is why."""
+    """Wait for READY_BYTE; if anything else comes, raise a fault with that text as the reason."""
     assert child.stdout is not None
-    said = b""
+    output = b""
     deadline = time.monotonic() + START_TIMEOUT_S
-    while len(said) < 2000 and wait_readable(child, [child.stdout], deadline - time.monotonic()):
+    while len(output) < 2000 and wait_readable(child, [child.stdout], deadline - time.monotonic()):
         byte = os.read(child.stdout.fileno(), 1)
-        if byte == READY_BYTE and not said:
+        if byte == READY_BYTE and not output:
             return
         if not byte:
             break
-        said += byte
-    words = " ".join(said.decode("utf-8", "replace").split()) or "it said nothing"
-    raise SandboxFault(f"{START_FAILED}: {words}")
+        output += byte
+    reason = " ".join(output.decode("utf-8", "replace").split()) or "no output"
+    raise SandboxFault(f"{START_FAILED}: {reason}")
 
 
 def wait_readable(
     child: "subprocess.Popen[bytes]", streams: Sequence[IO[bytes]], timeout_s: float
 ) -> list[int]:
-    """Which of them say something or end; none if the child dies first, whose own children may hold them open."""
-    died = os.pidfd_open(child.pid)
+    """Return the descriptors of the streams that have data or are at their end.
+
+    Returns none if the child dies first: its own children may still hold the streams open.
+    """
+    pidfd = os.pidfd_open(child.pid)
     try:
         poll = select.poll()
-        for fd in (died, *(stream.fileno() for stream in streams)):
+        for fd in (pidfd, *(stream.fileno() for stream in streams)):
             poll.register(fd, select.POLLIN)
-        return [fd for fd, _ in poll.poll(max(timeout_s, 0) * 1000) if fd != died]
+        return [fd for fd, _ in poll.poll(max(timeout_s, 0) * 1000) if fd != pidfd]
     finally:
-        os.close(died)
+        os.close(pidfd)
 
 
 def release(child: "subprocess.Popen[bytes]", stdin: int) -> None:
-    """Open the gate; unless its stdin is a PIPE, the command has none from here on."""
+    """Let the command run; unless its stdin is a PIPE, close it."""
     assert child.stdin is not None
-    with suppress(BrokenPipeError):  # killed already: it is the limits' business to say why
+    with suppress(BrokenPipeError):  # already killed; the limit monitor reports why
         child.stdin.write(b"\n")
     if stdin != subprocess.PIPE:
         child.stdin.close()
 
 
-def resource_limits(limits: Limits, group: Cgroup) -> dict[int, int]:
-    """What one process may take from the machine."""
-    found = {
-        resource.RLIMIT_CORE: 1,  # not 0, at which a crash would still start the host's own crash handler
+def resource_limits(limits: Limits, cgroup: Cgroup) -> dict[int, int]:
+    """The rlimits of each process."""
+    rlimits = {
+        resource.RLIMIT_CORE: 1,  # with 0, a crash would still start the host's crash handler
         resource.RLIMIT_FSIZE: int(limits.disk_gb * BYTES_PER_GB),
         resource.RLIMIT_NOFILE: 4096,
         resource.RLIMIT_MEMLOCK: 64 * 2**20,
@@ -144,14 +151,14 @@ def resource_limits(limits: Limits, group: Cgroup) -> dict[int, int]:
         resource.RLIMIT_RTPRIO: 0,
         resource.RLIMIT_NICE: 0,
     }
-    if "memory" not in group.folders:  # so that no single process outruns the watchdog
-        found[resource.RLIMIT_DATA] = int(2 * limits.memory_gb * BYTES_PER_GB)
-    return found
+    if "memory" not in cgroup.folders:  # so that no single process is faster than the limit monitor
+        rlimits[resource.RLIMIT_DATA] = int(2 * limits.memory_gb * BYTES_PER_GB)
+    return rlimits
 
 
-def _apply_resource_limits(pid: int, limits: Limits, group: Cgroup) -> None:
-    """Set the bounds while it is still of our user, and so without an exec more."""
-    for kind, most in resource_limits(limits, group).items():
-        hard = resource.prlimit(pid, kind)[1]
-        limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.prlimit(pid, kind, (limit, limit))
+def _apply_resource_limits(pid: int, limits: Limits, cgroup: Cgroup) -> None:
+    """Set the rlimits from outside, while the process still has our uid; this saves one exec."""
+    for resource_id, maximum in resource_limits(limits, cgroup).items():
+        hard = resource.prlimit(pid, resource_id)[1]
+        limit = maximum if hard == resource.RLIM_INFINITY else min(maximum, hard)
+        resource.prlimit(pid, resource_id, (limit, limit))

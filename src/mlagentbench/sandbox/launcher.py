@@ -1,9 +1,9 @@
 """The one thread from which every sandbox is started.
 
-bubblewrap's --die-with-parent watches the *thread* that started it, so that thread must live as long as the harness.
-As root it also has a mount namespace of its own, private to the thread: folders that the dropped user could not reach
-(a Python below a 0700 home, the cache) are bound there under short public names, and nobody else sees those mounts.
-They vanish with the harness, however it dies.
+bubblewrap's --die-with-parent watches the *thread* that started it, so that thread must live as long as the
+harness. If the harness is root, the thread also has its own mount namespace. Folders that the unprivileged
+user could not reach (a Python below a 0700 home, the cache) are bind-mounted there under short public names,
+and no other process sees those mounts. They vanish with the harness, however it dies.
 """
 
 import ctypes
@@ -21,20 +21,19 @@ from mlagentbench.errors import SandboxFault
 CLONE_NEWNS, MS_BIND, MS_REC, MS_PRIVATE, MNT_DETACH = 0x20000, 4096, 16384, 1 << 18, 2
 STAGING_FOLDER = Path("/run/mlagentbench")
 
-ResultT = TypeVar("ResultT")
+Result = TypeVar("Result")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _raise_on_failure(result: int, doing: str) -> None:
-    if result != 0:
-        raise SandboxFault(f"{doing}: {os.strerror(ctypes.get_errno())}")
+def _raise_on_failure(return_code: int, message: str) -> None:
+    if return_code != 0:
+        raise SandboxFault(f"{message}: {os.strerror(ctypes.get_errno())}")
 
 
-def _mount(source: str, target: str, kind: str | None, flags: int) -> None:
-    outcome = _libc.mount(
-        os.fsencode(source), os.fsencode(target), kind.encode() if kind else None, flags, None
-    )
-    _raise_on_failure(outcome, f"cannot mount {source} on {target}")
+def _mount(source: str, target: str, file_system: str | None, flags: int) -> None:
+    file_system_name = file_system.encode() if file_system else None
+    return_code = _libc.mount(os.fsencode(source), os.fsencode(target), file_system_name, flags, None)
+    _raise_on_failure(return_code, f"Cannot mount {source} on {target}")
 
 
 class Launcher:
@@ -52,29 +51,29 @@ class Launcher:
 
     def _run_jobs(self) -> None:
         while True:
-            job, answer = self._jobs.get()
+            job, result = self._jobs.get()
             try:
-                answer.set_result(job())
-            except BaseException as error:  # noqa: BLE001 - handed to the thread that asked
-                answer.set_exception(error)
+                result.set_result(job())
+            except BaseException as error:  # noqa: BLE001 - raised again in the calling thread
+                result.set_exception(error)
 
-    def _run_in_thread(self, job: Callable[[], ResultT]) -> ResultT:
-        answer: Future[ResultT] = Future()
-        self._jobs.put((job, answer))
-        return answer.result()
+    def _run_in_thread(self, job: Callable[[], Result]) -> Result:
+        result: Future[Result] = Future()
+        self._jobs.put((job, result))
+        return result.result()
 
     def _enter_private_mounts(self) -> None:
-        _raise_on_failure(_libc.unshare(CLONE_NEWNS), "cannot make a private mount namespace")
+        _raise_on_failure(_libc.unshare(CLONE_NEWNS), "Cannot create a private mount namespace")
         _mount("none", "/", None, MS_REC | MS_PRIVATE)
         try:
             STAGING_FOLDER.mkdir(mode=0o755, parents=True, exist_ok=True)
         except OSError as error:
-            raise SandboxFault(f"cannot make {STAGING_FOLDER}: {error}") from error
+            raise SandboxFault(f"Cannot create {STAGING_FOLDER}: {error}") from error
         _mount("mlagentbench", str(STAGING_FOLDER), "tmpfs", 0)
         STAGING_FOLDER.chmod(0o755)
 
     def stage(self, path: Path) -> str:
-        """A name for `path` under which the dropped user can reach it."""
+        """Return a path under which the unprivileged user can reach `path`; mounts it if necessary."""
         if not self.has_private_mounts:
             return str(path)
         status = path.stat()
@@ -84,28 +83,28 @@ class Launcher:
     def _stage(self, key: tuple[str, int, int]) -> str:
         if key not in self._staged:
             self._stage_count += 1
-            place = STAGING_FOLDER / str(self._stage_count)
+            mount_point = STAGING_FOLDER / str(self._stage_count)
             if Path(key[0]).is_dir():
-                place.mkdir()
+                mount_point.mkdir()
             else:
-                place.touch()
-            _mount(key[0], str(place), None, MS_BIND | MS_REC)
-            self._staged[key] = str(place)
+                mount_point.touch()
+            _mount(key[0], str(mount_point), None, MS_BIND | MS_REC)
+            self._staged[key] = str(mount_point)
         return self._staged[key]
 
     def unstage(self, path: Path) -> None:
-        """Forget every name given to `path`."""
+        """Remove every mount of `path`."""
         if self.has_private_mounts:
             self._run_in_thread(lambda: self._unstage(str(path)))
 
     def _unstage(self, path: str) -> None:
         for key in [key for key in self._staged if key[0] == path]:
-            place = self._staged.pop(key)
-            _libc.umount2(place.encode(), MNT_DETACH)
-            (os.rmdir if Path(place).is_dir() else os.unlink)(place)
+            mount_point = self._staged.pop(key)
+            _libc.umount2(mount_point.encode(), MNT_DETACH)
+            (os.rmdir if Path(mount_point).is_dir() else os.unlink)(mount_point)
 
     def start_process(self, command: Sequence[str], **options: Any) -> "subprocess.Popen[bytes]":
-        """A child of the long-lived thread."""
+        """Start a child of the long-lived thread."""
         return self._run_in_thread(lambda: subprocess.Popen(command, **options))
 
 
@@ -114,9 +113,9 @@ _lock = threading.Lock()
 
 
 def shared_launcher() -> Launcher:
-    """This process's launcher, made at first use."""
+    """The launcher of this process, created at first use."""
     global _launcher
     with _lock:
-        if _launcher is None or _launcher.pid != os.getpid():  # a fork has no other thread
+        if _launcher is None or _launcher.pid != os.getpid():  # threads do not survive a fork
             _launcher = Launcher()
         return _launcher

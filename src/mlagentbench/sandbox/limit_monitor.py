@@ -1,4 +1,4 @@
-"""Looks at what a sandbox uses, where the kernel does not hold the limit itself."""
+"""Checks the limits of a command by polling, where the kernel does not enforce them."""
 
 import os
 import stat
@@ -13,105 +13,102 @@ from mlagentbench.sandbox.cgroups import Cgroup
 from mlagentbench.sandbox.disk_usage import DiskUsage
 from mlagentbench.sandbox.processes import ProcessTree, is_alive
 
-MIN_FREE_DISK_TO_START_BYTES = BYTES_PER_GB  # of the host's disk, without which no command is begun
+MIN_FREE_DISK_TO_START_BYTES = BYTES_PER_GB  # with less free disk on the host, no command is started
 MIN_FREE_BYTES = BYTES_PER_GB // 2  # of the host's disk and memory, which no command may use up
-MAPPED_SCAN_TIMEOUT_S = (
-    0.2  # seconds for a look at mapped files, each of which waits until its process is not just forking
-)
-TMPFS_PATHS = ("tmp", "var/tmp", "dev/shm", "home/agent")  # file systems in memory
+MAPPED_SCAN_TIMEOUT_S = 0.2  # to scan mapped files: reading the mappings of a process blocks while it forks
+TMPFS_PATHS = ("tmp", "var/tmp", "dev/shm", "home/agent")
 
 
 class LimitMonitor:
-    """The limits of one sandboxed command."""
+    """Monitors the limits of one command."""
 
-    def __init__(self, workspace: Path, limits: Limits, group: Cgroup, tree: ProcessTree) -> None:
-        self.workspace, self.limits, self.group, self.tree = workspace, limits, group, tree
+    def __init__(self, workspace: Path, limits: Limits, cgroup: Cgroup, tree: ProcessTree) -> None:
+        self.workspace, self.limits, self.cgroup, self.tree = workspace, limits, cgroup, tree
         self._peak_mb = 0.0
         self._workspace_device = workspace.stat().st_dev
         self._next_memory_check = time.monotonic() + 0.1
         self._next_scan = time.monotonic() + 0.5
         self._earliest_scan = 0.0
-        self._bytes_left, self._free_at_last_scan = (
-            int(limits.disk_gb * BYTES_PER_GB),
-            _free_disk_bytes(workspace),
-        )
+        self._bytes_left = int(limits.disk_gb * BYTES_PER_GB)
+        self._free_at_last_scan = _free_disk_bytes(workspace)
 
     @property
     def peak_mb(self) -> float:
-        """The most memory seen in use by all processes together; for the shortest commands, file cache included."""
-        return self._peak_mb or self.group.peak_mb
+        """Peak memory of all processes together; for very short commands it includes file cache."""
+        return self._peak_mb or self.cgroup.peak_mb
 
     def check_limits(self, after_reply: bool = False) -> Limit | None:
-        """Which limit is overstepped; asked often, it looks only when it is time to.
+        """Return the limit that is exceeded, or None. May be called often: it measures only when due.
 
-        What answers may have lost a child for want of memory just now, and goes on as if nothing had been.
+        With `after_reply` out-of-memory kills are checked at once: the interpreter may have lost a child to
+        one just now, and would continue as if nothing had happened.
         """
-        if after_reply and self.group.had_oom_kill:
+        if after_reply and self.cgroup.had_oom_kill:
             return "memory"
         now = time.monotonic()
         if now < self._next_memory_check:
             return None
         if self._is_memory_exceeded():
             return "memory"
-        took = time.monotonic() - now
-        self._next_memory_check = now + max(0.1, 5 * took)
+        elapsed = time.monotonic() - now
+        self._next_memory_check = now + max(0.1, 5 * elapsed)
         free = _free_disk_bytes(self.workspace)
         if free < MIN_FREE_BYTES or (self._is_scan_due(free) and self._is_disk_exceeded()):
             return "disk"
-        # Some refusals are an honest mistake, which the command may handle; a fork bomb never tires of them.
-        return "processes" if self.group.refused_forks > 10 * self.limits.processes else None
+        # A few refused forks may be a mistake that the command handles; a fork bomb does not stop.
+        return "processes" if self.cgroup.refused_forks > 10 * self.limits.processes else None
 
     def check_limits_at_exit(self, failed: bool) -> Limit | None:
-        """Which limit was overstepped in the end; only a command that failed is worth a last look at the disk."""
-        if self.group.had_oom_kill:
+        """Return the limit that was exceeded when the command exited; disk is checked only if it failed."""
+        if self.cgroup.had_oom_kill:
             return "memory"
         if failed and self._is_disk_exceeded():
             return "disk"
-        return "processes" if self.group.refused_forks else None
+        return "processes" if self.cgroup.refused_forks else None
 
     def _is_memory_exceeded(self) -> bool:
-        grouped = "memory" in self.group.folders
-        used = self.group.memory_bytes if grouped else self._sum_memory_bytes()
-        self._peak_mb = max(self._peak_mb, min(used, self.limits.memory_gb * BYTES_PER_GB) / 2**20)
-        return (
-            self.group.had_oom_kill
-            if grouped
-            else used > self.limits.memory_gb * BYTES_PER_GB or _free_memory_bytes() < MIN_FREE_BYTES
-        )
+        has_cgroup = "memory" in self.cgroup.folders
+        limit = self.limits.memory_gb * BYTES_PER_GB
+        used = self.cgroup.memory_bytes if has_cgroup else self._sum_memory_bytes()
+        self._peak_mb = max(self._peak_mb, min(used, limit) / 2**20)
+        if has_cgroup:
+            return self.cgroup.had_oom_kill
+        return used > limit or _free_memory_bytes() < MIN_FREE_BYTES
 
     def _sum_memory_bytes(self) -> int:
-        """Without control groups: pages of processes, of file systems in memory and of files without a name."""
-        used = sum(_read_pss_bytes(pid) for pid in self.tree.pids()) + self._sum_open_deleted_bytes(
-            _find_memfd_device()
-        )
-        for name in TMPFS_PATHS if self.tree.has_pid_namespace else ():
+        """Without a cgroup: memory of processes, of in-memory file systems and of files without a name."""
+        used = sum(_read_pss_bytes(pid) for pid in self.tree.pids())
+        used += self._sum_open_deleted_bytes(_find_memfd_device())
+        for path in TMPFS_PATHS if self.tree.has_pid_namespace else ():
             with suppress(OSError):
-                place = os.statvfs(f"/proc/{self.tree.root_pid}/root/{name}")
-                used += (place.f_blocks - place.f_bfree) * place.f_frsize
+                file_system = os.statvfs(f"/proc/{self.tree.root_pid}/root/{path}")
+                used += (file_system.f_blocks - file_system.f_bfree) * file_system.f_frsize
         return used
 
     def _sum_open_deleted_bytes(self, device: int) -> int:
-        """Bytes of files that have no name any more, which processes hold open; hiding them is as good as too many."""
-        found = {}
+        """Bytes of deleted files that processes hold open.
+
+        A process that hides its descriptors counts as over any limit.
+        """
+        sizes = {}
         for pid in self.tree.pids():
             try:
-                for name in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 - a path object for each descriptor costs
+                for name in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 - faster than Path
                     with suppress(OSError):
                         status = os.stat(f"/proc/{pid}/fd/{name}")  # noqa: PTH116
                         if stat.S_ISREG(status.st_mode) and not status.st_nlink and status.st_dev == device:
-                            found[status.st_ino] = status.st_blocks * 512
+                            sizes[status.st_ino] = status.st_blocks * 512
             except PermissionError:
-                if is_alive(pid) and not (
-                    pid == self.tree.root_pid and self.tree.has_pid_namespace
-                ):  # which is bwrap's own
+                is_bwrap = pid == self.tree.root_pid and self.tree.has_pid_namespace
+                if is_alive(pid) and not is_bwrap:
                     return sys.maxsize
             except OSError:
                 continue
-        return sum(found.values())
+        return sum(sizes.values())
 
     def _sum_mapped_deleted_bytes(self, device: int) -> int:
-        """Bytes of files that have no name any more, and that processes have only mapped into their memory."""
-        found, deadline = {}, time.monotonic() + MAPPED_SCAN_TIMEOUT_S
+        """Bytes of deleted files that processes hold only as memory mappings."""
+        sizes, deadline = {}, time.monotonic() + MAPPED_SCAN_TIMEOUT_S
         for pid in self.tree.pids():
             if time.monotonic() > deadline:
                 break
@@ -121,51 +118,47 @@ class LimitMonitor:
                         start, end = (int(address, 16) for address in line.split(None, 1)[0].split(b"-"))
                         try:
                             status = os.stat(f"/proc/{pid}/map_files/{start:x}-{end:x}")  # noqa: PTH116
-                        except PermissionError:  # only root may see how large the file is
-                            found[line.split()[4]] = end - start
+                        except PermissionError:  # only root can see the size of the file
+                            sizes[line.split()[4]] = end - start
                             continue
                         if status.st_dev == device and not status.st_nlink:
-                            found[b"%d" % status.st_ino] = status.st_blocks * 512
-        return sum(found.values())
+                            sizes[b"%d" % status.st_ino] = status.st_blocks * 512
+        return sum(sizes.values())
 
     def _is_scan_due(self, free: int) -> bool:
-        """Whether it is time, or the disk has lost more since the last scan than the workspace might still take."""
+        """Whether it is time, or the disk has lost more since the last scan than the workspace may grow."""
         now = time.monotonic()
-        return now >= self._next_scan or (
-            now >= self._earliest_scan and self._free_at_last_scan - free > self._bytes_left
-        )
+        lost = self._free_at_last_scan - free
+        return now >= self._next_scan or (now >= self._earliest_scan and lost > self._bytes_left)
 
     def _is_disk_exceeded(self) -> bool:
         started, self._free_at_last_scan = time.monotonic(), _free_disk_bytes(self.workspace)
-        unnamed = self._sum_open_deleted_bytes(self._workspace_device) + self._sum_mapped_deleted_bytes(
-            self._workspace_device
-        )
-        usage = DiskUsage(
-            self.workspace, int(self.limits.disk_gb * BYTES_PER_GB) - unnamed, self.limits.files
-        )
+        deleted = self._sum_open_deleted_bytes(self._workspace_device)
+        deleted += self._sum_mapped_deleted_bytes(self._workspace_device)
+        max_bytes = int(self.limits.disk_gb * BYTES_PER_GB) - deleted
+        usage = DiskUsage(self.workspace, max_bytes, self.limits.files)
         self._bytes_left = usage.bytes_left
-        took = time.monotonic() - started
-        self._next_scan = time.monotonic() + max(0.25, 20 * took)  # at most a twentieth of one core
-        self._earliest_scan = time.monotonic() + 4 * took
+        elapsed = time.monotonic() - started
+        self._next_scan = time.monotonic() + max(0.25, 20 * elapsed)  # at most a twentieth of one core
+        self._earliest_scan = time.monotonic() + 4 * elapsed
         return usage.is_over_limit or usage.bytes_left <= 0
 
     def close(self) -> None:
-        """Give back the control group."""
-        self.group.close()
+        """Remove the cgroup."""
+        self.cgroup.close()
 
 
 def require_free_disk(workspace: Path) -> None:
-    """A disk that is full before a command begins is not the agent's fault."""
+    """Raise a fault if the disk is already full: that is not the agent's doing."""
     if _free_disk_bytes(workspace) < MIN_FREE_DISK_TO_START_BYTES:
-        raise SandboxFault(
-            f"less than {MIN_FREE_DISK_TO_START_BYTES // BYTES_PER_GB} GB is free on the disk of {workspace}"
-        )
+        minimum = MIN_FREE_DISK_TO_START_BYTES // BYTES_PER_GB
+        raise SandboxFault(f"Less than {minimum} GB is free on the disk of {workspace}.")
 
 
 def _free_disk_bytes(folder: Path) -> int:
     try:
         disk = os.statvfs(folder)
-    except FileNotFoundError:  # an unsandboxed script can even remove it
+    except FileNotFoundError:  # an unsandboxed script may have removed it
         return MIN_FREE_DISK_TO_START_BYTES
     return disk.f_bavail * disk.f_frsize
 
@@ -187,7 +180,7 @@ def _read_pss_bytes(pid: int) -> int:
 
 
 def _find_memfd_device() -> int:
-    """The number of the file system in which the kernel keeps files that are only memory."""
+    """The device number of the kernel's file system for memfd files."""
     fd = os.memfd_create("probe")
     try:
         return os.fstat(fd).st_dev

@@ -1,4 +1,4 @@
-"""No sandbox: for machines that cannot isolate and people who asked for it. Nothing is promised but the limits."""
+"""No sandbox: for machines that cannot isolate, on explicit request. Only the limits are enforced."""
 
 import os
 import secrets
@@ -12,44 +12,39 @@ from mlagentbench.sandbox.base import Sandbox, SandboxProcess, SandboxSpec, rele
 from mlagentbench.sandbox.cgroups import Cgroup
 from mlagentbench.sandbox.gpu import granted_devices
 from mlagentbench.sandbox.processes import COMMAND_ID_VARIABLE
-
-DIE_WITH_PARENT = (
-    "setpriv",
-    "--pdeathsig",
-    "KILL",
-    "--",
-)  # with the harness; its children wait for the next one's sweep
+from mlagentbench.system.spawn import die_with_parent
 
 
 class NoSandbox(Sandbox):
-    """The command as an ordinary process, marked so that its tree can be found and ended."""
+    """Runs the command as an ordinary process, with an id in its environment to find its descendants by."""
 
     name = "none"
 
     def start(
         self, argv: Sequence[str], spec: SandboxSpec, stdin: int = subprocess.DEVNULL
     ) -> SandboxProcess:
-        """Begin a command with the runtime's packages and no secrets in its environment."""
-        mark = secrets.token_hex(16)
+        """Start a command with the packages of the runtime, and without secrets in its environment."""
+        command_id = secrets.token_hex(16)
         python = f"{sys.base_prefix}/bin/python{sys.version_info.major}.{sys.version_info.minor}"
         command = [python, *argv[1:]] if argv[0] == "python" else list(argv)
+        gpu_numbers = (path.name[6:] for path in granted_devices(self.gpu) if path.name[6:].isdigit())
         environment = {
             **spec.runtime.environment,
             "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
             "PYTHONPATH": str(spec.runtime.packages),
             "HOME": str(spec.workspace),
-            "CUDA_VISIBLE_DEVICES": ",".join(
-                path.name[6:] for path in granted_devices(self.gpu) if path.name[6:].isdigit()
-            ),
+            "CUDA_VISIBLE_DEVICES": ",".join(gpu_numbers),
             **spec.environment,
-            COMMAND_ID_VARIABLE: mark,
+            COMMAND_ID_VARIABLE: command_id,
         }
         environment.pop("LD_LIBRARY_PATH", None)
-        group = Cgroup(int(spec.limits.memory_gb * BYTES_PER_GB), spec.limits.processes)
+        cgroup = Cgroup(int(spec.limits.memory_gb * BYTES_PER_GB), spec.limits.processes)
         try:
-            command = [*DIE_WITH_PARENT, *handshake.wrap_command(command, stdin)]
-            child = handshake.start_child(command, spec.limits, group, environment, str(spec.workspace))
-            return release_command(child, spec, group, stdin, mark)
+            # Only the command itself dies with the harness. The next harness kills its children, which are in
+            # a stale cgroup then.
+            command = die_with_parent(handshake.wrap_command(command, stdin))
+            child = handshake.start_child(command, spec.limits, cgroup, environment, str(spec.workspace))
+            return release_command(child, spec, cgroup, stdin, command_id)
         except BaseException:
-            group.close()
+            cgroup.close()
             raise

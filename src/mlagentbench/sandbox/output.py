@@ -1,4 +1,4 @@
-"""What a command prints: its head and tail for the agent, the whole of it (up to a cap) on disk."""
+"""The output of a command: its start and end for the agent, and all of it (up to a maximum) on disk."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ UNDECODABLE = re.compile("\ufffd+")
 
 
 class CommandOutput:
-    """Takes bytes as they come and never holds more than a head and a tail of them."""
+    """Collects bytes as they arrive, and keeps only the first and the last of them in memory."""
 
     def __init__(self, path: Path | None = None, max_file_bytes: int = MAX_OUTPUT_FILE_BYTES) -> None:
         self.size_bytes = 0
@@ -31,7 +31,7 @@ class CommandOutput:
             self._file.close()
 
     def write(self, data: bytes) -> None:
-        """Take what was just read from the pipe."""
+        """Add bytes that were just read from the pipe."""
         if self._file and self.size_bytes < self._max_file_bytes:
             self._file.write(data[: self._max_file_bytes - self.size_bytes])
         self.size_bytes += len(data)
@@ -44,22 +44,23 @@ class CommandOutput:
 
     @property
     def text(self) -> str:
-        """What the agent sees."""
+        """The text that the agent sees."""
         tail = self._tail[-TAIL_BYTES:]
-        left_out = self.size_bytes - len(self._head) - len(tail)
-        if not left_out:
+        omitted = self.size_bytes - len(self._head) - len(tail)
+        if not omitted:
             return _to_readable_text(self._head + tail)
-        return f"{_to_readable_text(self._head)}\n[... {left_out:,} bytes left out ...]\n{_to_readable_text(tail)}"
+        marker = f"[... {omitted:,} bytes left out ...]"
+        return f"{_to_readable_text(self._head)}\n{marker}\n{_to_readable_text(tail)}"
 
     @property
     def last_line(self) -> str:
-        """The newest whole line, for the person who watches."""
+        """The last line that is not empty, to show progress."""
         lines = _to_readable_text(self._tail[-400:] or self._head[-400:]).split("\n")
         return next((line for line in reversed(lines) if line.strip()), "")
 
 
 def _to_readable_text(data: bytes | bytearray) -> str:
-    """Text as a terminal would leave it, that does nothing to a terminal: a progress bar shows its last state only."""
+    """Text as a terminal would show it, without control sequences; progress bars keep their last state."""
     text = UNDECODABLE.sub(
         "\ufffd", CONTROL_SEQUENCE.sub("", data.decode("utf-8", "replace").replace("\r\n", "\n"))
     )

@@ -1,4 +1,4 @@
-"""The processes of one command: found, frozen and ended together."""
+"""The processes of one command: find, pause, resume and kill all of them together."""
 
 import math
 import os
@@ -13,42 +13,42 @@ from pathlib import Path
 from mlagentbench.errors import SandboxFault
 from mlagentbench.sandbox.cgroups import Cgroup
 
-KILL_TIMEOUT_S = 30  # seconds for killed processes to be gone; giving back many gigabytes takes a moment
-SETTLE_INTERVAL_S = 0.001  # seconds; what shows as stopped may still be on its way there
-PF_EXITING = 4  # PF_EXITING among the kernel's flags of a process
+KILL_TIMEOUT_S = 30  # for killed processes to exit; freeing many gigabytes takes a while
+SETTLE_INTERVAL_S = 0.001  # a process that is shown as stopped may still be about to stop
+PF_EXITING = 4  # in the kernel's flags of a process
 COMMAND_ID_VARIABLE = (
-    "MLAGENTBENCH_COMMAND"  # in the environment of unsandboxed commands, by which their daemons are found
+    "MLAGENTBENCH_COMMAND"  # in the environment of unsandboxed commands, to find their daemons
 )
 
 
 def read_proc_stat(pid: int | str) -> list[str]:
-    """The fields of /proc/<pid>/stat from the state on; none if there is no such process."""
+    """The fields of /proc/<pid>/stat, beginning with the state; [] if there is no such process."""
     with suppress(OSError):
-        found = Path(f"/proc/{pid}/stat").read_bytes()  # it begins with a name, which may be anything
-        return found.rpartition(b")")[2].decode().split()
+        stat = Path(f"/proc/{pid}/stat").read_bytes()  # the process name before the state may be any bytes
+        return stat.rpartition(b")")[2].decode().split()
     return []
 
 
 def is_alive(pid: int) -> bool:
-    """Whether it still runs, and is not just about to end."""
+    """Whether a process is running, and not about to exit."""
     fields = read_proc_stat(pid)
     return bool(fields) and fields[0] not in "ZX" and not int(fields[6]) & PF_EXITING
 
 
 def list_process_tree(pid: int) -> list[int]:
-    """A process and all its descendants, oldest first."""
+    """A process and all its descendants, parents before their children."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208 - thousands of names, many times
         if name.isdigit() and (fields := read_proc_stat(name)):
             children.setdefault(int(fields[1]), []).append(int(name))
-    found = [pid]
-    for member in found:
-        found += children.get(member, [])
-    return found
+    pids = [pid]
+    for parent in pids:
+        pids += children.get(parent, [])
+    return pids
 
 
 def wait_or_kill(child: "subprocess.Popen[bytes]", timeout_s: float) -> None:
-    """For one who was told to end, and has so long to do so."""
+    """Wait for a child that should be exiting; kill it if it does not exit in time."""
     try:
         child.wait(timeout_s)
     except subprocess.TimeoutExpired:
@@ -57,13 +57,20 @@ def wait_or_kill(child: "subprocess.Popen[bytes]", timeout_s: float) -> None:
 
 
 class ProcessTree:
-    """A command with everything that it started, and however much that tried to get away."""
+    """A command and everything that it started, including daemons."""
 
     def __init__(
-        self, pid: int, group: Cgroup, command_id: str | None = None, root_pid: int | None = None
+        self, pid: int, cgroup: Cgroup, command_id: str | None = None, root_pid: int | None = None
     ) -> None:
-        """With a mark there is no pid namespace, whose first process, `root`, takes all others with it."""
-        self.pid, self._group, self._command_id = pid, group, command_id
+        """Track the processes of a command.
+
+        Args:
+            pid: The process that the harness started.
+            cgroup: The cgroup of the command.
+            command_id: Identifies the command's processes where there is no pid namespace.
+            root_pid: First process of the pid namespace, with which all others die; found by itself if None.
+        """
+        self.pid, self._cgroup, self._command_id = pid, cgroup, command_id
         self.has_pid_namespace = command_id is None
         self.root_pid = root_pid or (_first_child(pid) if self.has_pid_namespace else pid)
         self.pidfd = os.pidfd_open(pid)
@@ -72,34 +79,37 @@ class ProcessTree:
         except OSError:
             os.close(self.pidfd)
             raise
-        self._cpu_ns_at_pause: dict[str, int] | None = None  # what each thread had used when all were stopped
+        self._cpu_ns_at_pause: dict[str, int] | None = None  # of each thread
 
     def pids(self) -> list[int]:
         """Every process that runs the agent's code."""
-        found = set(self._group.pids) if self._group.folders else set(list_process_tree(self.root_pid))
+        pids = set(self._cgroup.pids) if self._cgroup.folders else set(list_process_tree(self.root_pid))
         if self._command_id:
-            found |= self._find_pids_by_command_id()
-        return sorted(found - ({self.pid} if self.pid != self.root_pid else set()))
+            pids |= self._find_pids_by_command_id()
+        return sorted(pids - ({self.pid} if self.pid != self.root_pid else set()))
 
     def _find_pids_by_command_id(self) -> set[int]:
-        wanted, found = f"{COMMAND_ID_VARIABLE}={self._command_id}".encode(), set()
+        variable, pids = f"{COMMAND_ID_VARIABLE}={self._command_id}".encode(), set()
         for name in os.listdir("/proc"):  # noqa: PTH208
             with suppress(OSError):
-                if name.isdigit() and wanted in Path(f"/proc/{name}/environ").read_bytes().split(b"\0"):
-                    found.add(int(name))
-        return found
+                if name.isdigit() and variable in Path(f"/proc/{name}/environ").read_bytes().split(b"\0"):
+                    pids.add(int(name))
+        return pids
 
     def find_mapped_inodes(self) -> set[int]:
-        """The inodes of files that its memory is: to write there leaves no trace on a file that is not on disk yet."""
+        """The inodes of files that the processes can write through shared mappings.
+
+        Such a write leaves no trace in the timestamps of a file that has not been written back to disk yet.
+        """
         return {inode for pid in self.pids() for inode in _writable_mapped_inodes(pid)}
 
     def pause(self) -> None:
-        """Stop all where they are, so that nothing changes between two steps."""
+        """Stop all processes, so that nothing changes between two steps."""
         deadline = (
             time.monotonic() + 1
-        )  # one that waits in the kernel for a stopped child never shows as stopped
-        while (moving := [pid for pid in self.pids() if _is_running(pid)]) and time.monotonic() < deadline:
-            _send_signal(moving, signal.SIGSTOP)
+        )  # a process that waits in the kernel for a stopped child never shows as stopped
+        while (running := [pid for pid in self.pids() if _is_running(pid)]) and time.monotonic() < deadline:
+            _send_signal(running, signal.SIGSTOP)
         before = self._read_cpu_ns()
         time.sleep(SETTLE_INTERVAL_S)
         while (now := self._read_cpu_ns()) != before and time.monotonic() < deadline:
@@ -109,74 +119,75 @@ class ProcessTree:
 
     @property
     def cpu_seconds_while_paused(self) -> float:
-        """Seconds of processor time while all are stopped; without end if threads came or went.
+        """CPU time used since the pause; infinite if threads started or exited.
 
-        Whoever is stopped can have had himself woken: timers and sockets send any signal, and so the one that wakes.
+        A stopped process can be resumed from inside: timers and sockets can send any signal, SIGCONT
+        included.
         """
         if self._cpu_ns_at_pause is None:
             return 0.0
         now = self._read_cpu_ns()
-        same = now.keys() == self._cpu_ns_at_pause.keys()
-        return (sum(now.values()) - sum(self._cpu_ns_at_pause.values())) / 1e9 if same else math.inf
+        if now.keys() != self._cpu_ns_at_pause.keys():
+            return math.inf
+        return (sum(now.values()) - sum(self._cpu_ns_at_pause.values())) / 1e9
 
     def _read_cpu_ns(self) -> dict[str, int]:
-        """Processor time of every thread."""
-        return {task: spent for pid in self.pids() for task, spent in _read_thread_cpu_ns(pid).items()}
+        """CPU time of every thread."""
+        return {thread: cpu_ns for pid in self.pids() for thread, cpu_ns in _read_thread_cpu_ns(pid).items()}
 
     def resume(self) -> None:
-        """Let all go on."""
+        """Let all processes continue."""
         self._cpu_ns_at_pause = None
         _send_signal(self.pids(), signal.SIGCONT)
 
     def kill(self) -> None:
-        """Kill all, and wait until the last is gone."""
+        """Kill all processes, and wait until the last one has exited."""
         for pidfd in (self._root_pidfd, self.pidfd):
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
         poll = select.poll()
         poll.register(self._root_pidfd, select.POLLIN)
-        gone = bool(poll.poll(KILL_TIMEOUT_S * 1000))
+        in_time = bool(poll.poll(KILL_TIMEOUT_S * 1000))
         deadline = time.monotonic() + KILL_TIMEOUT_S
-        while self._command_id and gone and (left := [pid for pid in self.pids() if _is_running(pid)]):
+        while self._command_id and in_time and (left := [pid for pid in self.pids() if _is_running(pid)]):
             _send_signal(left, signal.SIGKILL)
-            gone = time.monotonic() < deadline
-        if not gone:
-            raise SandboxFault("a command of the agent does not end, though it was killed")
+            in_time = time.monotonic() < deadline
+        if not in_time:
+            raise SandboxFault("A command of the agent is still alive after being killed.")
 
     def close(self) -> None:
-        """Forget the processes, which have ended."""
+        """Close the descriptors of processes that have exited."""
         for pidfd in (self.pidfd, self._root_pidfd):
             os.close(pidfd)
 
 
 def _first_child(pid: int) -> int:
-    """The first process of the namespace that `pid`, which is bwrap, has made."""
+    """The first process of the namespace that bwrap, which is `pid`, has created."""
     with suppress(OSError, ValueError, IndexError):  # not every kernel has this file
         return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
     return (*list_process_tree(pid), pid)[1]
 
 
 def _is_running(pid: int) -> bool:
-    """Whether any of its threads can still do something."""
+    """Whether any of its threads is neither stopped nor dead."""
     with suppress(OSError):
-        tasks = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
-        return any(
-            fields[0] not in "TtZX" for task in tasks if (fields := read_proc_stat(f"{pid}/task/{task}"))
-        )
+        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
+        states = (fields[0] for thread in threads if (fields := read_proc_stat(f"{pid}/task/{thread}")))
+        return any(state not in "TtZX" for state in states)
     return False
 
 
 def _writable_mapped_inodes(pid: int) -> Iterator[int]:
     with suppress(OSError), open(f"/proc/{pid}/maps", "rb") as maps:  # noqa: PTH123 - many lines, many times
         for line in maps:
-            place, rights, _, _, inode, *_ = line.split(None, 5)
-            if rights.endswith(b"s") and inode != b"0" and _is_mapped_writable(pid, place):
+            addresses, permissions, _, _, inode, *_ = line.split(None, 5)
+            if permissions.endswith(b"s") and inode != b"0" and _is_mapped_writable(pid, addresses):
                 yield int(inode)
 
 
-def _is_mapped_writable(pid: int, place: bytes) -> bool:
-    """Whether it was mapped by somebody who may write; what it may do now can change at any time."""
-    start, end = (int(address, 16) for address in place.split(b"-"))
+def _is_mapped_writable(pid: int, addresses: bytes) -> bool:
+    """Whether the file was opened for writing; the permissions of the mapping can change at any time."""
+    start, end = (int(address, 16) for address in addresses.split(b"-"))
     try:
         return bool(os.lstat(f"/proc/{pid}/map_files/{start:x}-{end:x}").st_mode & 0o200)
     except OSError:
@@ -184,20 +195,20 @@ def _is_mapped_writable(pid: int, place: bytes) -> bool:
 
 
 def _read_thread_cpu_ns(pid: int) -> dict[str, int]:
-    """Nanoseconds of each thread of a process, if the kernel counts so exactly."""
-    found = {}
+    """CPU time of each thread of a process, in nanoseconds where the kernel is that precise."""
+    cpu_ns = {}
     with suppress(OSError):
-        for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
-            place = f"{pid}/task/{task}"
+        for name in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+            thread = f"{pid}/task/{name}"
             with suppress(OSError):
-                found[place] = int(Path(f"/proc/{place}/schedstat").read_text().split()[0])
+                cpu_ns[thread] = int(Path(f"/proc/{thread}/schedstat").read_text().split()[0])
                 continue
-            if fields := read_proc_stat(place):
-                found[place] = (int(fields[11]) + int(fields[12])) * 10_000_000
-    return found
+            if fields := read_proc_stat(thread):
+                cpu_ns[thread] = (int(fields[11]) + int(fields[12])) * 10_000_000
+    return cpu_ns
 
 
-def _send_signal(pids: list[int], number: int) -> None:
+def _send_signal(pids: list[int], signal_number: int) -> None:
     for pid in pids:
-        with suppress(ProcessLookupError, PermissionError):  # unsandboxed, it may have become another user
-            os.kill(pid, number)
+        with suppress(ProcessLookupError, PermissionError):  # unsandboxed, it may have changed its user
+            os.kill(pid, signal_number)

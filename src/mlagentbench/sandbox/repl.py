@@ -1,4 +1,4 @@
-"""An interpreter inside the sandbox, which lives from step to step and is frozen in between."""
+"""A Python interpreter inside the sandbox, which lives from step to step and is paused in between."""
 
 import json
 import os
@@ -16,23 +16,22 @@ from mlagentbench.sandbox.output import CommandOutput
 from mlagentbench.sandbox.programs import repl
 
 HANDOVER_TIMEOUT_S = (
-    10  # seconds to take a command; more means that an earlier one is still in the interpreter's way
+    10  # to receive a command; if it takes longer, the interpreter is still busy with an earlier one
 )
 
 
 class Repl:
-    """One interpreter; when it dies, the next command begins a new one."""
+    """One interpreter. After it has exited, the caller creates a new one for the next command."""
 
-    def __init__(self, sandbox: Sandbox, box: SandboxSpec) -> None:
-        driver = Path(repl.__file__)
-        inside = str(driver) if sandbox.name == "none" else "/opt/repl.py"
-        box = replace(box, mounts=(*box.mounts, (driver, inside)))
-        self._process: SandboxProcess = sandbox.start(
-            ["python", "-u", "-P", inside], box, stdin=subprocess.PIPE
-        )
+    def __init__(self, sandbox: Sandbox, spec: SandboxSpec) -> None:
+        program = Path(repl.__file__)
+        inside = str(program) if sandbox.name == "none" else "/opt/repl.py"
+        spec = replace(spec, mounts=(*spec.mounts, (program, inside)))
+        argv = ["python", "-u", "-P", inside]
+        self._process: SandboxProcess = sandbox.start(argv, spec, stdin=subprocess.PIPE)
 
     def run(self, code: str, timeout_s: float, output: CommandOutput) -> Execution | None:
-        """The outcome if the interpreter ended, or None if it waits for the next command."""
+        """Run code. Returns None if the interpreter is ready for more, or how it exited if it did."""
         process = self._process
         process.started_at = monotonic()
         process.tree.resume()
@@ -46,36 +45,39 @@ class Repl:
 
     @property
     def stayed_paused(self) -> bool:
-        """Whether it has done nothing since its last command."""
+        """Whether it has used no CPU time since its last command."""
         return self._process.tree.cpu_seconds_while_paused == 0
 
     @property
     def mapped_inodes(self) -> set[int]:
-        """The files that its memory is, by inode."""
+        """The inodes of files that it can write through shared memory mappings."""
         return self._process.tree.find_mapped_inodes()
 
-    def _run_command(self, channel: socket, code: str, seconds: float, output: CommandOutput) -> bool:
-        """Whether the interpreter did it and is there for the next; its word comes apart from what it prints."""
-        mark = secrets.token_hex(16).encode()
-        channel.settimeout(min(seconds, HANDOVER_TIMEOUT_S))
+    def _run_command(self, channel: socket, code: str, timeout_s: float, output: CommandOutput) -> bool:
+        """Whether the interpreter completed the command and is ready for more.
+
+        It reports completion on the channel with a random token, which printed output cannot imitate.
+        """
+        token = secrets.token_hex(16).encode()
+        channel.settimeout(min(timeout_s, HANDOVER_TIMEOUT_S))
         try:
-            with suppress(ConnectionError):  # it has ended meanwhile, which is seen below
-                channel.sendall(json.dumps({"code": code, "mark": mark.decode()}).encode() + b"\n")
+            with suppress(ConnectionError):  # it has exited, which pump_output reports below
+                channel.sendall(json.dumps({"code": code, "token": token.decode()}).encode() + b"\n")
         except TimeoutError:
             self._process.limit = "time"
             return False
-        deadline, heard = monotonic() + seconds, b""
-        news: int | None = channel.fileno()
-        while not heard.endswith(mark):
-            if self._process.pump_output(output, deadline - monotonic(), news) != "news":
+        deadline, received = monotonic() + timeout_s, b""
+        message_fd: int | None = channel.fileno()
+        while not received.endswith(token):
+            if self._process.pump_output(output, deadline - monotonic(), message_fd) != "message":
                 return False
-            said = b""
+            data = b""
             with suppress(ConnectionError):
-                said = channel.recv(1 << 12)
-            heard = (heard + said)[-len(mark) :]
-            news = news if said else None  # it hung up, and can only end
+                data = channel.recv(1 << 12)
+            received = (received + data)[-len(token) :]
+            message_fd = message_fd if data else None  # it closed the channel, and can only exit now
         return True
 
     def close(self) -> None:
-        """End the interpreter with everything that it started."""
+        """Kill the interpreter with everything that it started."""
         self._process.close()

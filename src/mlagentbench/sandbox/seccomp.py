@@ -1,7 +1,7 @@
 """The system calls that the agent's code may not make, as a seccomp filter for `bwrap --seccomp FD`.
 
-The default is to allow: the namespaces are the wall, and this closes the doors they leave open. Refused is
-what reaches other processes, needs privilege, or treads kernel code that training never needs. Left open on
+The default is to allow: the namespaces isolate, and this filter blocks what they leave open. Refused are
+calls that reach other processes, need privileges, or use kernel code that training never needs. Allowed on
 purpose: mbind, set_mempolicy and move_pages (OpenMP, torch), memfd_create (libffi, GPU drivers), io_setup
 (libaio), pidfd_open (asyncio), mknod (devices need a capability), and seccomp, landlock and mseal, which only
 take rights away.
@@ -18,9 +18,9 @@ from mlagentbench.errors import SandboxFault
 _HOST_MACHINE = platform.machine()
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # AUDIT_ARCH_*, in the column order of the table
 
-# Name, number on x86_64, number on aarch64 ("-": has none), by the reason for which it stands here.
+# Name, number on x86_64, number on aarch64 ("-": none), grouped by the reason for refusing the call.
 _TABLE = {
-    "reads or steers another process": """
+    "reads or controls another process": """
         ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271, process_madvise 440 440,
         kcmp 312 272, pidfd_getfd 438 438""",
     "large kernel surface, often exploited, and of no use to training code": """
@@ -28,14 +28,14 @@ _TABLE = {
         uselib 134 -, lookup_dcookie 212 18, nfsservctl 180 42, vhangup 153 58""",
     "the session keyring is inherited from the host": """
         add_key 248 217, request_key 249 218, keyctl 250 219""",
-    "memory that not even the kernel can look into": "memfd_secret 447 447",
+    "memory that not even the kernel can read": "memfd_secret 447 447",
     "changes or reads the mounts, or opens files past them": """
         mount 165 40, umount2 166 39, pivot_root 155 41, chroot 161 51, open_tree 428 428, move_mount 429 429,
         fsopen 430 430, fsconfig 431 431, fsmount 432 432, fspick 433 433, mount_setattr 442 442,
         statmount 457 457, listmount 458 458, open_tree_attr 467 467, quotactl 179 60, quotactl_fd 443 443,
         name_to_handle_at 303 264, open_by_handle_at 304 265""",
     "a new namespace gives new capabilities": "unshare 272 97, setns 308 268, listns 470 470",
-    "belongs to the machine's administrator": """
+    "reserved for the administrator of the machine": """
         init_module 175 105, finit_module 313 273, delete_module 176 106, kexec_load 246 104,
         kexec_file_load 320 294, reboot 169 142, swapon 167 224, swapoff 168 225, acct 163 89, syslog 103 116,
         settimeofday 164 170, clock_settime 227 112, clock_adjtime 305 266, adjtimex 159 171,
@@ -59,7 +59,7 @@ def _instruction_count(code: bytes) -> int:
 
 
 def _load_argument(index: int) -> bytes:
-    # The low half suffices: of each argument looked at here, the kernel itself reads 32 bits only.
+    # The low half is enough: the kernel itself uses only 32 bits of every argument that is checked here.
     return _instruction(_LOAD, 16 + 8 * index)
 
 
@@ -76,22 +76,18 @@ def _return_errno(error: int) -> bytes:
 
 
 _ALLOW, _KILL = _instruction(_RET, 0x7FFF0000), _instruction(_RET, 0x80000000)
-_EPERM, _ENOSYS, _EAFNOSUPPORT = (
-    _return_errno(errno.EPERM),
-    _return_errno(errno.ENOSYS),
-    _return_errno(errno.EAFNOSUPPORT),
-)
+_EPERM, _ENOSYS = _return_errno(errno.EPERM), _return_errno(errno.ENOSYS)
+_EAFNOSUPPORT = _return_errno(errno.EAFNOSUPPORT)
 _AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
-_CLONE_NEW_FLAGS = 0x7E020000  # every CLONE_NEW* but NEWTIME, which clone() reads as part of the exit signal
+_CLONE_NEW_FLAGS = (
+    0x7E020000  # every CLONE_NEW* except NEWTIME, which clone() takes as part of the exit signal
+)
 _F_SETLEASE = 1024
 _SOL_SOCKET, _SO_LINGER = 1, 13
-_TERMINAL_REQUESTS = (
-    0x5412,
-    0x541C,
-    0x5423,
-)  # TIOCSTI and TIOCLINUX type for the user; TIOCSETD loads tty modules
+# TIOCSTI and TIOCLINUX inject keyboard input; TIOCSETD loads tty modules.
+_TERMINAL_REQUESTS = (0x5412, 0x541C, 0x5423)
 
-# Streams and datagrams over TCP or UDP: asking for more makes the kernel load a module (SCTP, DCCP, L2TP).
+# Streams and datagrams over TCP or UDP. Other protocols make the kernel load a module (SCTP, DCCP, L2TP).
 _ALLOW_TCP_AND_UDP = (
     _load_argument(1)
     + _instruction(_AND, 0xF)
@@ -100,32 +96,32 @@ _ALLOW_TCP_AND_UDP = (
 )
 _SPECIAL_RULES = {
     "clone": _load_argument(0) + _if(_JSET, _CLONE_NEW_FLAGS, _EPERM) + _ALLOW,
-    "clone3": _ENOSYS,  # its flags lie behind a pointer, where no filter can look; glibc falls back to clone
+    "clone3": _ENOSYS,  # its flags are behind a pointer, which no filter can follow; glibc uses clone
     **dict.fromkeys(("io_uring_setup", "io_uring_enter", "io_uring_register"), _ENOSYS),
     "ioctl": _load_argument(1)
     + b"".join(_if(_JEQ, request, _EPERM) for request in _TERMINAL_REQUESTS)
     + _ALLOW,
-    "fcntl": _load_argument(1)
-    + _if(_JEQ, _F_SETLEASE, _EPERM)
-    + _ALLOW,  # the harness would be kept from reading the file
-    # A socket that lingers is waited for by whoever closes it last: the harness, or for hours the kernel, with all its
-    # memory. Nobody who asks for it needs it here, and so it seems to work.
+    # A lease would block the harness from reading the file.
+    "fcntl": _load_argument(1) + _if(_JEQ, _F_SETLEASE, _EPERM) + _ALLOW,
+    # The last process to close a lingering socket waits for it: that may be the harness, or for hours the
+    # kernel, which then keeps all the memory. No command needs SO_LINGER here, so setting it succeeds without
+    # effect.
     "setsockopt": _load_argument(1)
     + _if(_JEQ, _SOL_SOCKET, _load_argument(2) + _if(_JEQ, _SO_LINGER, _return_errno(0)) + _ALLOW)
     + _ALLOW,
-    "personality": _allow_only(0, (0, 0xFFFFFFFF), _EPERM),  # others switch address randomisation off
+    "personality": _allow_only(0, (0, 0xFFFFFFFF), _EPERM),  # others turn address randomisation off
     "socketpair": _allow_only(0, (_AF_UNIX,), _EAFNOSUPPORT),
     "socket": _load_argument(0)
     + _if(_JEQ, _AF_UNIX, _ALLOW)
     + _if(_JEQ, _AF_INET, _ALLOW_TCP_AND_UDP)
     + _if(_JEQ, _AF_INET6, _ALLOW_TCP_AND_UDP)
-    + _if(
-        _JEQ, _AF_NETLINK, _allow_only(2, (0,), _EAFNOSUPPORT)
-    )  # NETLINK_ROUTE, for if_nameindex and getaddrinfo
+    # NETLINK_ROUTE, for if_nameindex and getaddrinfo.
+    + _if(_JEQ, _AF_NETLINK, _allow_only(2, (0,), _EAFNOSUPPORT))
     + _EAFNOSUPPORT,
 }
 
-# For the access ledger: a listener is told, and lets the call go on. An address of two zero halves is none.
+# For the access log: a listener is notified, and lets the call continue. An address whose halves are both
+# zero is null.
 NOTIFY = _instruction(_RET, 0x7FC00000)
 NOTIFY_IF_ADDRESSED = (
     _load_argument(4) + _if(_JEQ, 0, _instruction(_LOAD, 16 + 8 * 4 + 4) + _if(_JEQ, 0, _ALLOW)) + NOTIFY
@@ -133,34 +129,31 @@ NOTIFY_IF_ADDRESSED = (
 
 
 def filtered_syscall_numbers(machine: str = _HOST_MACHINE) -> dict[str, int]:
-    """Return the number of each system call that the filter looks at, by name."""
+    """The number of each system call that the filter checks, by name."""
     if machine not in _AUDIT_ARCH:
-        raise SandboxFault(f"no seccomp filter for {machine}: there is one for {' and '.join(_AUDIT_ARCH)}")
+        supported = " and ".join(_AUDIT_ARCH)
+        raise SandboxFault(f"No seccomp filter for the architecture {machine}. Supported: {supported}.")
     column = list(_AUDIT_ARCH).index(machine) + 1
     rows = [row.split() for group in _TABLE.values() for row in group.split(",")]
     return {row[0]: int(row[column]) for row in rows if row[column] != "-"}
 
 
 def build_filter(machine: str = _HOST_MACHINE) -> bytes:
-    """The filter for a machine of this kind."""
-    return assemble_filter(
-        {
-            number: _SPECIAL_RULES.get(name, _EPERM)
-            for name, number in filtered_syscall_numbers(machine).items()
-        },
-        machine,
-    )
+    """Build the filter for an architecture."""
+    numbers = filtered_syscall_numbers(machine)
+    rules = {number: _SPECIAL_RULES.get(name, _EPERM) for name, number in numbers.items()}
+    return assemble_filter(rules, machine)
 
 
-def assemble_filter(treated: dict[int, bytes], machine: str = _HOST_MACHINE) -> bytes:
-    """Assemble a filter (classic BPF) that treats some calls in their own way, and allows the others."""
-    spans = {0: _ALLOW}  # where a span of equally treated numbers begins, and what is done with them
-    for number, treatment in sorted(treated.items()):
-        spans[number] = treatment
+def assemble_filter(rules: dict[int, bytes], machine: str = _HOST_MACHINE) -> bytes:
+    """Assemble a filter (classic BPF) that applies a rule to each of some calls, and allows the others."""
+    spans = {0: _ALLOW}  # first number of each span of calls with the same rule, and the rule
+    for number, rule in sorted(rules.items()):
+        spans[number] = rule
         spans[number + 1] = _ALLOW
     if machine == "x86_64":
-        spans[0x40000000] = _ENOSYS  # the x32 calls, which would slip past the numbers above
-    merged = [next(alike) for _, alike in groupby(sorted(spans.items()), key=itemgetter(1))]
+        spans[0x40000000] = _ENOSYS  # the x32 calls, which would bypass the numbers above
+    merged = [next(same_rule) for _, same_rule in groupby(sorted(spans.items()), key=itemgetter(1))]
     return (
         _instruction(_LOAD, _ARCH_OFFSET)
         + _instruction(_JEQ, _AUDIT_ARCH[machine], 1, 0)
@@ -171,7 +164,8 @@ def assemble_filter(treated: dict[int, bytes], machine: str = _HOST_MACHINE) -> 
 
 
 def _assemble_search(spans: list[tuple[int, bytes]]) -> bytes:
-    # Halving makes every call cost the same few steps. Only JA reaches further than 255 instructions.
+    # A binary search takes the same few steps for every call. Only JA can jump over more than 255
+    # instructions.
     if len(spans) == 1:
         return spans[0][1]
     middle = len(spans) // 2

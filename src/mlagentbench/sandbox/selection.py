@@ -1,4 +1,4 @@
-"""Which sandbox, and as which user."""
+"""Selects the sandbox by name, and the user that commands run as."""
 
 import os
 
@@ -8,11 +8,19 @@ from mlagentbench.errors import UsageError
 from mlagentbench.sandbox.base import Sandbox
 
 SANDBOX_NAMES = ("bwrap", "podman", "podman:IMAGE", "docker", "docker:IMAGE", "none")
-FIRST_UID, UID_COUNT = 1_900_000_000, 1_000_000  # above what distributions and containers hand out
+FIRST_UID, UID_COUNT = 1_900_000_000, 1_000_000  # above what distributions and container engines assign
 
 
 def create_sandbox(name: str, gpu: str = "") -> Sandbox:
-    """The sandbox called `name`, with these GPUs; a machine that lacks it gets a sentence that says what to install."""
+    """Create the sandbox called `name`.
+
+    Args:
+        name: One of `SANDBOX_NAMES`, where IMAGE is an image name or the path of a root file system.
+        gpu: GPUs that commands may use: "", "all", or comma-separated device numbers.
+
+    Raises:
+        UsageError: There is no such sandbox, or its program is not installed; the message says what to do.
+    """
     if name == "bwrap":
         from mlagentbench.sandbox.bwrap import BubblewrapSandbox
 
@@ -26,11 +34,14 @@ def create_sandbox(name: str, gpu: str = "") -> Sandbox:
         from mlagentbench.sandbox.containers import ContainerSandbox
 
         return ContainerSandbox(engine, image, gpu)
-    raise UsageError(f"no sandbox {name!r}; there are: {', '.join(SANDBOX_NAMES)}")
+    raise UsageError(f"No such sandbox: {name!r}. Available: {', '.join(SANDBOX_NAMES)}.")
 
 
 def choose_unprivileged_uid(purpose: str) -> int | None:
-    """The user that commands run as when we are root: one for each run, so that runs cannot touch each other."""
+    """The user that commands run as if the harness is root, else None.
+
+    Each purpose (such as one run) has its own user, so that runs cannot touch each other's files.
+    """
     if os.geteuid() != 0:
         return None
     return FIRST_UID + int.from_bytes(blake3(purpose.encode()).digest(length=4)) % UID_COUNT

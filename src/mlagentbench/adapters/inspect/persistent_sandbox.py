@@ -95,7 +95,7 @@ class PersistentSandbox:
         gone = SandboxEnded("the sandbox was closed", None)
         try:
             news: int | None = self._channel.fileno()
-            while self._process.pump_output(self._output, math.inf, news) == "news":
+            while self._process.pump_output(self._output, math.inf, news) == "message":
                 news = news if self._receive() else None  # it hung up, and can only end
             done = self._process.finish(self._output)
             gone = SandboxEnded(

@@ -1,1 +1,1 @@
-"""The access ledger: which files and sockets the agent's commands tried, step by step."""
+"""The access log: which files and sockets the agent's commands tried to open, per step."""

@@ -1,16 +1,13 @@
-"""Where an honest command has business inside the sandbox; whatever lies elsewhere is foreign to it."""
+"""The paths that an honest command has reason to open inside the sandbox; all others are unexpected."""
 
-PRIVATE_PATHS = (
-    "/workspace",
-    "/tmp",
-    "/home/agent",
-    "/dev/shm",
-)  # what a command has to itself, whatever the host has there
-OVERFLOW_NAME = "…"  # stands for the paths beyond what a ledger holds, in each place
-_FOLDERS = """/workspace /opt/runtime /opt/python /opt/repl.py /opt/bridge.py /opt/endpoint /usr /bin /sbin /lib /lib32
-    /lib64 /libx32 /tmp /home/agent /dev/shm /proc/self /proc/sys /proc/driver /sys"""  # of /sys nothing is inside
-_ETC_NAMES = """alternatives fonts ld.so.cache ld.so.conf ld.so.conf.d ld.so.preload localtime mime.types passwd group hosts
-    nsswitch.conf host.conf resolv.conf gai.conf protocols services"""
+PRIVATE_PATHS = ("/workspace", "/tmp", "/home/agent", "/dev/shm")  # private to a command, not the host's
+OVERFLOW_NAME = "…"  # stands for the paths of a folder that exceed the capacity of the log
+# /sys is expected because it is empty inside.
+_FOLDERS = """/workspace /opt/runtime /opt/python /opt/repl.py /opt/bridge.py /opt/endpoint
+    /usr /bin /sbin /lib /lib32 /lib64 /libx32
+    /tmp /home/agent /dev/shm /proc/self /proc/sys /proc/driver /sys"""
+_ETC_NAMES = """alternatives fonts ld.so.cache ld.so.conf ld.so.conf.d ld.so.preload localtime mime.types
+    passwd group hosts nsswitch.conf host.conf resolv.conf gai.conf protocols services"""
 _DEVICE_NAMES = "null zero full random urandom tty log"
 _PROC_NAMES = "cpuinfo meminfo stat filesystems loadavg uptime version mounts"
 EXPECTED_PATHS = (
@@ -33,17 +30,17 @@ LOCAL_ADDRESS_PREFIXES = (
 
 
 def expected_prefix(path: str) -> str:
-    """The place below which a path lies, or nothing."""
+    """The expected path that `path` is or lies below, or ""."""
     if path.startswith("/dev/nvidia"):
         return "/dev"
-    if path.startswith(("/proc/self/root", "/proc/self/cwd")):  # which lead anywhere
+    if path.startswith(("/proc/self/root", "/proc/self/cwd")):  # these lead anywhere
         return ""
-    return next(
-        (place for place in EXPECTED_PATHS if path.startswith(place) and path[len(place) :][:1] in ("", "/")),
-        "",
-    )
+    for prefix in EXPECTED_PATHS:
+        if path.startswith(prefix) and path[len(prefix) :][:1] in ("", "/"):
+            return prefix
+    return ""
 
 
 def is_local_address(address: str) -> bool:
-    """Whether a socket of this address can be reached in a sandbox, which has no network but its own loopback."""
+    """Whether a socket address can be reached from a sandbox, whose only network is its own loopback."""
     return address.startswith(LOCAL_ADDRESS_PREFIXES)

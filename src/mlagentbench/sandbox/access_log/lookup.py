@@ -1,4 +1,4 @@
-"""Which file a path means inside the sandbox, and whether it could be opened: looked up, and never opened."""
+"""Resolves a path as a command inside the sandbox sees it, and tests whether it could be opened."""
 
 import ctypes
 import os
@@ -11,73 +11,66 @@ from posixpath import normpath
 from mlagentbench.sandbox.access_log.seccomp_listener import read_link
 
 SYS_OPENAT2, RESOLVE_IN_ROOT = 437, 0x10
-READ_ONLY_PREFIXES = (
-    "/usr/",
-    "/opt/",
-    "/lib",
-    "/bin/",
-    "/sbin/",
-    "/etc/",
-)  # read-only inside, and so looked up only once
-MAX_PATH_STEPS = 200  # along a path with links in it
-MAX_CACHED_PATHS, MAX_CACHED_PATH_CHARS = 20_000, 500  # paths kept in mind, and characters of one
+READ_ONLY_PREFIXES = ("/usr/", "/opt/", "/lib", "/bin/", "/sbin/", "/etc/")  # resolved only once
+MAX_PATH_STEPS = 200  # when following links
+MAX_CACHED_PATHS, MAX_CACHED_PATH_CHARS = 20_000, 500  # the second is per path
 ACCESS_BITS = {"read": os.R_OK, "write": os.W_OK, "execute": os.X_OK}
 _PROC_PATH = re.compile(r"/proc/(self|thread-self|\d+)(?:/task/\d+)?(/root|/cwd|/exe|/fd/\d+)?((?:/.*)?)")
 
 
-def absolute_path(thread: int, folder: int | None, path: str) -> str:
-    """The path from the root on, seen through the links of /proc that mean something else to each process."""
+def absolute_path(tid: int, folder_fd: int | None, path: str) -> str:
+    """Make a path absolute, and resolve the links in /proc that differ from process to process."""
     if not path.startswith("/"):
-        base = read_link(f"/proc/{thread}/{'cwd' if folder is None else f'fd/{folder}'}")
+        base = read_link(f"/proc/{tid}/{'cwd' if folder_fd is None else f'fd/{folder_fd}'}")
         path = f"{base}/{path}" if path else base
-    return _resolve_proc_links(thread, path) if path.startswith("/proc/") else path
+    return _resolve_proc_links(tid, path) if path.startswith("/proc/") else path
 
 
 def is_immutable_path(path: str) -> bool:
-    """Whether nothing that a command does can change what the path means."""
+    """Whether no command can change what the path refers to."""
     return path.startswith(READ_ONLY_PREFIXES) and "/.." not in path and len(path) <= MAX_CACHED_PATH_CHARS
 
 
-def _resolve_proc_links(thread: int, path: str) -> str:
+def _resolve_proc_links(tid: int, path: str) -> str:
     for _ in range(8):
-        found = _PROC_PATH.fullmatch(re.sub(r"/(?:\.?/)+", "/", path))
-        if not found:
+        match = _PROC_PATH.fullmatch(re.sub(r"/(?:\.?/)+", "/", path))
+        if not match:
             break
-        who, leads, rest = found.groups()
-        if who.isdigit() and who != _read_pid_inside(thread):
+        pid, link, rest = match.groups()
+        if pid.isdigit() and pid != _read_pid_inside(tid):
             break
-        target = read_link(f"/proc/{thread}{leads}") if leads else ""
+        target = read_link(f"/proc/{tid}{link}") if link else ""
         if not target.startswith("/"):
-            return f"/proc/self{leads or ''}{rest}"
+            return f"/proc/self{link or ''}{rest}"
         path = f"{target.rstrip('/')}{rest}" or "/"
     return path
 
 
-def _read_pid_inside(thread: int) -> str:
-    """The number by which a process knows itself."""
-    with suppress(OSError), open(f"/proc/{thread}/status", "rb") as file:  # noqa: PTH123 - without its import
+def _read_pid_inside(tid: int) -> str:
+    """The pid of a process in its own pid namespace."""
+    with suppress(OSError), open(f"/proc/{tid}/status", "rb") as file:  # noqa: PTH123 - without its import
         return next((line.split()[-1].decode() for line in file if line.startswith(b"NStgid:")), "")
     return ""
 
 
-def _pack_open_how(more: int) -> bytes:
-    return struct.pack("=QQQ", os.O_PATH | os.O_CLOEXEC | more, 0, RESOLVE_IN_ROOT)
+def _pack_open_how(flags: int) -> bytes:
+    return struct.pack("=QQQ", os.O_PATH | os.O_CLOEXEC | flags, 0, RESOLVE_IN_ROOT)
 
 
 class SandboxFiles:
-    """The files as the command sees them."""
+    """The file system as a command sees it."""
 
-    def __init__(self, thread: int) -> None:
-        self._root = os.open(f"/proc/{thread}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    def __init__(self, tid: int) -> None:
+        self._root = os.open(f"/proc/{tid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self._cache: dict[tuple[str, str], tuple[str, bool]] = {}
         self._syscall = ctypes.CDLL(None).syscall
 
-    def resolve(self, thread: int, path: str, mode: str, creates: bool = False) -> tuple[str, bool]:
-        """The file's own name, with no link in it, and whether this way of opening it fails."""
+    def resolve(self, tid: int, path: str, mode: str, creates: bool = False) -> tuple[str, bool]:
+        """The path without any links, and whether opening it in this mode would fail."""
         if not is_immutable_path(path):
-            found = self._resolve(path, mode, creates)
-            led = self._follow_links_into_proc(thread, path) if found[1] else ""
-            return self._resolve(led, mode, creates) if led else found
+            resolved = self._resolve(path, mode, creates)
+            proc_path = self._follow_links_into_proc(tid, path) if resolved[1] else ""
+            return self._resolve(proc_path, mode, creates) if proc_path else resolved
         key = (path, mode)
         if key not in self._cache:
             if len(self._cache) >= MAX_CACHED_PATHS:
@@ -86,21 +79,24 @@ class SandboxFiles:
         return self._cache[key]
 
     def _resolve(self, path: str, mode: str, creates: bool) -> tuple[str, bool]:
-        if path.startswith("/proc/self"):  # which is another process for whoever looks
+        if path.startswith("/proc/self"):  # which would be this process
             return normpath(path), False
-        with self._open_path(path) as found:
-            if found:
-                return read_link(found).removesuffix(" (deleted)"), not os.access(found, ACCESS_BITS[mode])
-        above, _, last = normpath(path).rpartition("/")
-        with self._open_path(above or "/") as found:
-            if not found:
+        with self._open_path(path) as handle:
+            if handle:
+                return read_link(handle).removesuffix(" (deleted)"), not os.access(handle, ACCESS_BITS[mode])
+        parent, _, name = normpath(path).rpartition("/")
+        with self._open_path(parent or "/") as handle:
+            if not handle:
                 return normpath(path), True
-            return f"{read_link(found).rstrip('/')}/{last}", not (
-                creates and os.access(found, os.W_OK | os.X_OK)
-            )
+            can_create = creates and os.access(handle, os.W_OK | os.X_OK)
+            return f"{read_link(handle).rstrip('/')}/{name}", not can_create
 
-    def _follow_links_into_proc(self, thread: int, path: str) -> str:
-        """Where the path enters /proc through some link: there each process is led to its own; nothing if nowhere."""
+    def _follow_links_into_proc(self, tid: int, path: str) -> str:
+        """Where a path leads if it enters /proc through a link, else "".
+
+        In /proc, links lead each process to its own files, so they are resolved for the thread that made the
+        call.
+        """
         done, left = "", path.split("/")
         for _ in range(MAX_PATH_STEPS):
             if not left:
@@ -112,25 +108,24 @@ class SandboxFiles:
                 done = done.rpartition("/")[0]
                 continue
             if done == "/proc":
-                return _resolve_proc_links(thread, "/".join([done, name, *left]))
+                return _resolve_proc_links(tid, "/".join([done, name, *left]))
             target = self._read_link_inside(f"{done}/{name}")
             left = [*target.split("/"), *left] if target else left
             done = "" if target.startswith("/") else done if target else f"{done}/{name}"
         return ""
 
     def _read_link_inside(self, path: str) -> str:
-        """Where a link leads; nowhere if it is none."""
-        with self._open_path(path, os.O_NOFOLLOW) as found, suppress(OSError):
-            return os.readlink("", dir_fd=int(found.rpartition("/")[2] or -1))
+        """The target of a link; "" if it is not a link."""
+        with self._open_path(path, os.O_NOFOLLOW) as handle, suppress(OSError):
+            return os.readlink("", dir_fd=int(handle.rpartition("/")[2] or -1))
         return ""
 
     @contextmanager
-    def _open_path(self, path: str, more: int = 0) -> Iterator[str]:
-        """A name for what lies there, while it is held; nothing if there is nothing."""
-        where = path.encode("utf-8", "surrogateescape")
-        fd = self._syscall(
-            ctypes.c_long(SYS_OPENAT2), self._root, where, _pack_open_how(more), ctypes.c_size_t(24)
-        )
+    def _open_path(self, path: str, flags: int = 0) -> Iterator[str]:
+        """A /proc/self/fd path of the file, valid inside the context; "" if there is no such file."""
+        name = path.encode("utf-8", "surrogateescape")
+        how = _pack_open_how(flags)
+        fd = self._syscall(ctypes.c_long(SYS_OPENAT2), self._root, name, how, ctypes.c_size_t(len(how)))
         try:
             yield f"/proc/self/fd/{fd}" if fd >= 0 else ""
         finally:

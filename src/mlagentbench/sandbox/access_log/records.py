@@ -1,4 +1,4 @@
-"""access/step-0007.jsonl of a run folder: what the commands of a step opened, and which sockets they tried."""
+"""access/step-0007.jsonl in a run folder: which files and sockets the commands of a step tried to open."""
 
 import re
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ AccessMode = Literal["read", "write", "execute", "connect", "bind", "send"]
 
 
 class Access(Record):
-    """A file or a socket, one way of using it, how often that was tried, and how often in vain."""
+    """A file or socket, the mode of access, how often it was tried, and how often refused."""
 
     path: str
     mode: AccessMode
@@ -26,33 +26,33 @@ class Access(Record):
 
     @property
     def always_refused(self) -> bool:
-        """Whether it never went through."""
+        """Whether no attempt succeeded."""
         return self.refused >= self.count
 
     @property
     def summary(self) -> str:
-        """What was tried, how often and whether in vain, in a few words."""
-        often = f" ×{self.count:,}" if self.count > 1 else ""
-        vain = "refused" if self.always_refused else f"{self.refused:,} refused" if self.refused else ""
-        return f"{self.mode}{often}{', ' if vain else ''}{vain}"
+        """Mode, count and refusals in a few words."""
+        count = f" ×{self.count:,}" if self.count > 1 else ""
+        refused = "refused" if self.always_refused else f"{self.refused:,} refused" if self.refused else ""
+        return f"{self.mode}{count}{', ' if refused else ''}{refused}"
 
 
-def access_file(run: Path, step: int) -> Path:
-    """Where the accesses of a step are kept."""
-    return run / ACCESS_FOLDER / f"step-{step:04d}.jsonl"
+def access_file(run_folder: Path, step: int) -> Path:
+    """The file with the accesses of a step."""
+    return run_folder / ACCESS_FOLDER / f"step-{step:04d}.jsonl"
 
 
-def remove_accesses_after(run: Path, step: int) -> None:
-    """Steps that will be done again, or never, leave nothing behind."""
-    kept = access_file(run, step).name
-    for path in (run / ACCESS_FOLDER).glob("step-*.jsonl"):
-        if (len(path.name), path.name) > (len(kept), kept):
+def remove_accesses_after(run_folder: Path, step: int) -> None:
+    """Remove the accesses of later steps, which will be repeated or dropped."""
+    last = access_file(run_folder, step).name
+    for path in (run_folder / ACCESS_FOLDER).glob("step-*.jsonl"):
+        if (len(path.name), path.name) > (len(last), last):
             path.unlink()
 
 
-def read_access(run: Path, step: int) -> tuple[Access, ...]:
-    """What the commands of a step did, in the order of first tries; nothing if there were none, or no ledger."""
-    path = access_file(run, step)
+def read_access(run_folder: Path, step: int) -> tuple[Access, ...]:
+    """The accesses of a step in order of first attempt; () if there were none, or nothing was recorded."""
+    path = access_file(run_folder, step)
     if not path.is_file():
         return ()
     try:
@@ -62,7 +62,7 @@ def read_access(run: Path, step: int) -> tuple[Access, ...]:
 
 
 def unexpected_accesses(accesses: Iterable[Access]) -> tuple[Access, ...]:
-    """Those that an honest command has no reason for."""
+    """The accesses that an honest command has no reason for."""
     return tuple(access for access in accesses if not _is_expected(access))
 
 
@@ -73,5 +73,5 @@ def _is_expected(access: Access) -> bool:
 
 
 def _is_library_search(access: Access) -> bool:
-    """The loader looks for libraries where whoever built them had them, and finds none."""
+    """Whether the loader searched for a library in a path of the build machine, and did not find it."""
     return access.always_refused and access.mode == "read" and bool(SHARED_LIBRARY.search(access.path))

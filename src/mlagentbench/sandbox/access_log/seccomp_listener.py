@@ -1,4 +1,4 @@
-"""What the kernel tells of another process's system calls: hear one, read its arguments, let it go on."""
+"""Receives system calls of other processes from the kernel: read their arguments, let them continue."""
 
 import ctypes
 import errno
@@ -15,7 +15,7 @@ _EMPTY_NOTIFICATION = bytes(NOTIFICATION_STRUCT.size)
 
 
 class Notification(NamedTuple):
-    """One call that waits to go on."""
+    """One call that waits to continue."""
 
     id: int
     tid: int
@@ -24,13 +24,13 @@ class Notification(NamedTuple):
 
 
 class IoVec(ctypes.Structure):
-    """A piece of memory, as the kernel takes it."""
+    """The kernel's struct iovec."""
 
     _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
 
 
 class SeccompListener:
-    """Hears the calls of a filtered tree of processes."""
+    """Receives the calls of all processes that have the filter."""
 
     def __init__(self, listener: int) -> None:
         self.fd = listener
@@ -41,7 +41,7 @@ class SeccompListener:
         self._remote_iovecs = (IoVec * 2)()
 
     def receive(self) -> Notification | None:
-        """The call that waits longest; None if it was killed meanwhile."""
+        """The call that has waited longest; None if its process was killed meanwhile."""
         self._notification[:] = _EMPTY_NOTIFICATION
         try:
             ioctl(self.fd, IOCTL_NOTIF_RECV, self._notification)
@@ -50,29 +50,34 @@ class SeccompListener:
         fields = NOTIFICATION_STRUCT.unpack(self._notification)
         return Notification(fields[0], fields[1], fields[3], fields[6:])
 
-    def continue_call(self, notice: Notification) -> None:
-        """The kernel does what was asked, as if nobody had listened; every rule of the sandbox still holds."""
-        with suppress(OSError):  # killed meanwhile
-            ioctl(self.fd, IOCTL_NOTIF_SEND, RESPONSE_STRUCT.pack(notice.id, 0, 0, FLAG_CONTINUE))
+    def continue_call(self, notification: Notification) -> None:
+        """Let the kernel execute the call as if there were no listener; the sandbox still applies."""
+        with suppress(OSError):  # its process was killed meanwhile
+            ioctl(self.fd, IOCTL_NOTIF_SEND, RESPONSE_STRUCT.pack(notification.id, 0, 0, FLAG_CONTINUE))
 
-    def read_memory(self, thread: int, address: int, length: int = MAX_READ_BYTES) -> bytes:
-        """What stands there, as far as there is anything; a machine that lets us read nothing cannot have a ledger."""
+    def read_memory(self, tid: int, address: int, length: int = MAX_READ_BYTES) -> bytes:
+        """Read memory of a thread; less than asked for if it is not all mapped.
+
+        Raises:
+            PermissionError: This machine does not let us read at all, so accesses cannot be recorded.
+        """
         length = min(length, MAX_READ_BYTES)
+        # Two parts, split at the page boundary: the second page may not be mapped.
         first = min(PAGE_BYTES - address % PAGE_BYTES, length)
         self._remote_iovecs[0].base, self._remote_iovecs[0].length = address, first
         self._remote_iovecs[1].base, self._remote_iovecs[1].length = address + first, length - first
-        count = self._process_vm_readv(thread, ctypes.byref(self._local_iovec), 1, self._remote_iovecs, 2, 0)
+        count = self._process_vm_readv(tid, ctypes.byref(self._local_iovec), 1, self._remote_iovecs, 2, 0)
         if count < 0 and ctypes.get_errno() in (errno.EPERM, errno.ENOSYS):
             raise PermissionError("the memory of sandboxed processes cannot be read on this machine")
         return self._buffer.raw[:count] if count > 0 else b""
 
-    def read_string(self, thread: int, address: int) -> bytes:
-        """The same up to the first NUL."""
-        return self.read_memory(thread, address).partition(b"\0")[0]
+    def read_string(self, tid: int, address: int) -> bytes:
+        """Read memory up to the first NUL."""
+        return self.read_memory(tid, address).partition(b"\0")[0]
 
 
 def read_link(path: str) -> str:
-    """Where a link of /proc leads, as the command sees it; nowhere if it has gone."""
+    """The target of a link in /proc, as the command sees it; "" if it does not exist any more."""
     with suppress(OSError):
         return os.readlink(path)  # noqa: PTH115 - thousands of times
     return ""

@@ -1,7 +1,8 @@
-"""Listens to one sandboxed command: notes what each call wants, lets it go on, and tells the counts when asked.
+"""Supervises one command: counts what each call accesses, lets it continue, and reports counts on request.
 
-A process of its own, so that the command never waits for its turn at the harness's interpreter; of the command's own
-user, so that it may read and reach no more than that. It goes when the harness closes the socket, its standard input.
+It is a separate process, so that the command never waits for the interpreter lock of the harness. It has the
+uid of the command, so that it can read and reach no more than the command. It exits when the harness closes
+the socket that is its standard input.
 """
 
 import json
@@ -18,67 +19,67 @@ from mlagentbench.sandbox.access_log.seccomp_listener import SeccompListener
 
 
 class Supervisor:
-    """Knows what the calls of one command mean."""
+    """Counts the accesses of one command."""
 
-    def __init__(self, ear: SeccompListener, names: dict[int, str]) -> None:
-        self._listener, self._syscall_names = ear, names
+    def __init__(self, listener: SeccompListener, syscall_names: dict[int, str]) -> None:
+        self._listener, self._syscall_names = listener, syscall_names
         self._files: SandboxFiles | None = None
         self.counts = AccessCounts()
 
     def handle_call(self) -> None:
-        """One call: what may change is looked at while it waits; then it goes on, and the rest is done beside it."""
-        notice = self._listener.receive()
-        if notice is None:
+        """Handle one call. Paths that can change are resolved while it waits, others after it continues."""
+        notification = self._listener.receive()
+        if notification is None:
             return
-        wanted = None
+        request = None
         try:
-            self._files = self._files or SandboxFiles(notice.tid)
-            wanted = parse_request(self._listener, notice, self._syscall_names[notice.number])
-            if wanted and not is_immutable_path(wanted.path):
-                self._count(wanted, notice.tid, self._files)
-                wanted = None
+            self._files = self._files or SandboxFiles(notification.tid)
+            request = parse_request(self._listener, notification, self._syscall_names[notification.number])
+            if request and not is_immutable_path(request.path):
+                self._count(request, notification.tid, self._files)
+                request = None
         except (FileNotFoundError, ProcessLookupError):
-            pass  # killed meanwhile
+            pass  # its process was killed meanwhile
         finally:
-            self._listener.continue_call(notice)
-        if wanted and self._files:
-            self._count(wanted, notice.tid, self._files)
+            self._listener.continue_call(notification)
+        if request and self._files:
+            self._count(request, notification.tid, self._files)
 
-    def _count(self, wanted: AccessRequest, thread: int, view: SandboxFiles) -> None:
-        place = wanted.path.removeprefix("unix:")
-        if place.startswith("/"):
-            mode = "write" if wanted.path.startswith("unix:") else wanted.mode
-            found, refused = view.resolve(thread, place, mode, wanted.creates)
-            self.counts.add(wanted.path.removesuffix(place) + found, wanted.mode, refused)
+    def _count(self, request: AccessRequest, tid: int, files: SandboxFiles) -> None:
+        path = request.path.removeprefix("unix:")
+        if path.startswith("/"):
+            mode = "write" if request.path.startswith("unix:") else request.mode
+            resolved, refused = files.resolve(tid, path, mode, request.creates)
+            self.counts.add(request.path.removesuffix(path) + resolved, request.mode, refused)
         else:
-            self.counts.add(wanted.path, wanted.mode, not is_local_address(wanted.path))
+            self.counts.add(request.path, request.mode, not is_local_address(request.path))
 
 
-def main(owner: int, names: dict[int, str]) -> None:
-    """Listen until nobody wants to know any more."""
-    if owner:
+def main(uid: int, syscall_names: dict[int, str]) -> None:
+    """Supervise until the harness closes the socket."""
+    if uid:
         os.setgroups([])
-        os.setresgid(owner, owner, owner)
-        os.setresuid(owner, owner, owner)
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
     channel = socket.socket(fileno=0)
     _, fds, _, _ = socket.recv_fds(channel, 1, 1)
     if not fds:
         return
-    listener, ended = fds[0], False
-    supervisor = Supervisor(SeccompListener(listener), names)
+    listener_fd, exited = fds[0], False
+    supervisor = Supervisor(SeccompListener(listener_fd), syscall_names)
     poll = select.poll()
-    poll.register(listener, select.POLLIN)
+    poll.register(listener_fd, select.POLLIN)
     poll.register(channel, select.POLLIN)
     while True:
         for fd, event in poll.poll():
-            if fd == listener and event & select.POLLIN:
+            if fd == listener_fd and event & select.POLLIN:
                 supervisor.handle_call()
-            elif fd == listener:  # every process has ended
-                poll.unregister(listener)
-                ended = True
+            elif fd == listener_fd:  # every process has exited
+                poll.unregister(listener_fd)
+                exited = True
             elif channel.recv(1):
-                told = json.dumps({"ended": ended, "tried": supervisor.counts.rows()}).encode()
-                channel.sendall(len(told).to_bytes(8) + told)
+                reply = json.dumps({"exited": exited, "accesses": supervisor.counts.rows()}).encode()
+                channel.sendall(len(reply).to_bytes(8) + reply)
                 supervisor.counts = AccessCounts()
             else:
                 return

@@ -1,8 +1,9 @@
-"""The last program of the harness inside the sandbox: lets the kernel tell of what follows, and becomes the command.
+"""Runs inside the sandbox before a command: installs the filter of the access log, then becomes the command.
 
-    driver.py NUMBER FILTER COMMAND...
+    access_log.py SYSCALL_NUMBER FILTER COMMAND...
 
-It knows nothing of this project. Standard input is the socket at which the harness waits for the listener.
+Standard input is the socket on which the harness waits for the listener. It uses nothing else of this
+project.
 """
 
 import ctypes
@@ -12,47 +13,48 @@ import sys
 import threading
 
 SECCOMP_SET_MODE_FILTER = 1
-FLAG_NEW_LISTENER, FLAG_WAIT_KILLABLE = (
-    8,
-    32,
-)  # the second keeps a stopped call from being told twice; older kernels lack it
+FLAG_NEW_LISTENER = 8
+FLAG_WAIT_KILLABLE = 32  # prevents a second notification of a call that was stopped; older kernels lack it
 
 
 class FilterProgram(ctypes.Structure):
-    """A filter, as the kernel takes it."""
+    """The kernel's struct sock_fprog."""
 
     _fields_ = (("length", ctypes.c_ushort), ("code", ctypes.c_char_p))
 
 
 def install_listener(number: int, code: bytes) -> int:
-    """Filter this thread from now on, and return what its calls can be heard with."""
+    """Install the filter on this thread, and return the descriptor on which its calls are received."""
     libc = ctypes.CDLL(None, use_errno=True)
     program = FilterProgram(len(code) // 8, code)
     for flags in (FLAG_NEW_LISTENER | FLAG_WAIT_KILLABLE, FLAG_NEW_LISTENER):
-        found: int = libc.syscall(
-            *map(ctypes.c_long, (number, SECCOMP_SET_MODE_FILTER, flags)), ctypes.byref(program)
-        )
-        if found >= 0:
-            return found
-    sys.exit(f"the access ledger has no listener: {os.strerror(ctypes.get_errno())}")
+        arguments = map(ctypes.c_long, (number, SECCOMP_SET_MODE_FILTER, flags))
+        listener: int = libc.syscall(*arguments, ctypes.byref(program))
+        if listener >= 0:
+            return listener
+    sys.exit(f"the access log cannot install its filter: {os.strerror(ctypes.get_errno())}")
 
 
 def main() -> None:
-    """Hand the listener out by a thread that is not filtered: nobody would answer this one's call yet."""
-    found: list[int] = []
+    """Install the filter, send out the listener, and run the command.
+
+    The listener is sent by a thread that is not filtered: the call of a filtered thread would wait for the
+    supervisor, which does not have the listener yet.
+    """
+    listeners: list[int] = []
     ready = threading.Event()
 
-    def hand_out() -> None:
+    def send_listener() -> None:
         ready.wait()
         with socket.socket(fileno=os.dup(0)) as channel:
-            socket.send_fds(channel, [b"\n"], found)
+            socket.send_fds(channel, [b"\n"], listeners)
 
-    thread = threading.Thread(target=hand_out, daemon=True)
+    thread = threading.Thread(target=send_listener, daemon=True)
     thread.start()
-    found.append(install_listener(int(sys.argv[1]), bytes.fromhex(sys.argv[2])))
+    listeners.append(install_listener(int(sys.argv[1]), bytes.fromhex(sys.argv[2])))
     ready.set()
     thread.join()
-    os.close(found[0])
+    os.close(listeners[0])
     os.execvp(sys.argv[3], sys.argv[3:])
 
 

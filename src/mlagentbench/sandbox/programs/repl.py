@@ -9,7 +9,7 @@ from contextlib import suppress
 
 
 def execute(code: str, namespace: dict[str, object]) -> None:
-    """Execute; a last expression shows its value, as at a prompt."""
+    """Execute code; if the last statement is an expression, print its value as at a prompt."""
     tree = ast.parse(code, "<command>")
     last = tree.body[-1] if tree.body else None
     if isinstance(last, ast.Expr):
@@ -23,7 +23,7 @@ def execute(code: str, namespace: dict[str, object]) -> None:
 
 
 def main() -> None:
-    """One command a line, as JSON; after each, the mark that came with it, on the same socket."""
+    """Read one command per line, as JSON; after each, send back its token on the same socket."""
     channel = os.dup(0)
     commands = os.fdopen(channel, "r", encoding="utf-8")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -34,13 +34,13 @@ def main() -> None:
         try:
             execute(command["code"], namespace)
         except BaseException:  # noqa: BLE001 - the agent's code may raise anything, SystemExit included
-            with suppress(Exception):  # it may have closed its output
+            with suppress(Exception):  # the code may have closed its output
                 traceback.print_exc()
         finally:
             for stream in (sys.stdout, sys.stderr):
                 with suppress(Exception):
                     stream.flush()
-        os.write(channel, command["mark"].encode())
+        os.write(channel, command["token"].encode())
 
 
 if __name__ == "__main__":
