@@ -6,29 +6,29 @@ from pydantic import BaseModel
 from mlagentbench.actions import base
 from mlagentbench.language.grammar import MAX_REPLY_CHARS, build_reply_grammar
 
-PAPER = ["Reflection", "Research Plan and Status", "Fact Check", "Thought"]
+RESEARCH_ENTRIES = ["Reflection", "Research Plan and Status", "Fact Check", "Thought"]
 
 
 def arguments(models: bool = True) -> dict[str, type[BaseModel]]:
     return {name: action.arguments for name, action in base.load_actions(models=models).items()}
 
 
-def test_every_action_can_be_named_and_each_rule_is_made_once() -> None:
+def test_every_action_has_a_rule_and_no_rule_is_defined_twice() -> None:
     actions = arguments()
-    grammar = build_reply_grammar(PAPER, actions)
+    grammar = build_reply_grammar(RESEARCH_ENTRIES, actions)
     rules = re.findall(r"^(\w+) ::=", grammar, re.MULTILINE)
     assert len(rules) == len(set(rules))
     assert all(f'"{name}\\nAction Input: {{"' in grammar for name in actions)
 
 
-def test_entries_stand_in_the_order_in_which_they_were_given() -> None:
-    root = build_reply_grammar(PAPER, arguments()).partition("\n")[0]
-    assert [root.index(f'"{entry}: "') for entry in PAPER] == sorted(
-        root.index(f'"{entry}: "') for entry in PAPER
+def test_entries_keep_their_order() -> None:
+    root = build_reply_grammar(RESEARCH_ENTRIES, arguments()).partition("\n")[0]
+    assert [root.index(f'"{entry}: "') for entry in RESEARCH_ENTRIES] == sorted(
+        root.index(f'"{entry}: "') for entry in RESEARCH_ENTRIES
     )
 
 
-def test_what_is_optional_may_be_left_out_and_no_comma_is_left_behind() -> None:
+def test_optional_arguments_may_be_omitted_without_stray_commas() -> None:
     class Search(BaseModel):
         text: str
         most: int = 10
@@ -47,23 +47,23 @@ def test_what_is_optional_may_be_left_out_and_no_comma_is_left_behind() -> None:
     assert re.search(r'"Wait\\nAction Input: {"\s+"}"', grammar)
 
 
-@pytest.mark.parametrize("entries", [[], ["Thought"], PAPER])
-def test_a_script_gets_what_the_rest_of_the_longest_reply_leaves(entries: list[str]) -> None:
+@pytest.mark.parametrize("entries", [[], ["Thought"], RESEARCH_ENTRIES])
+def test_a_script_gets_the_space_that_the_rest_of_the_reply_leaves(entries: list[str]) -> None:
     sizes = [
         int(size) for size in re.findall(r"script ::= .*{0,(\d+)}", build_reply_grammar(entries, arguments()))
     ]
     assert sizes and all(900 < size < MAX_REPLY_CHARS // 2 for size in sizes)
 
 
-def test_an_argument_of_another_type_is_named() -> None:
+def test_an_argument_of_an_unsupported_type_is_named() -> None:
     class Paint(BaseModel):
         colours: list[str]
 
-    with pytest.raises(ValueError, match="Paint: the grammar knows no form for colours"):
+    with pytest.raises(ValueError, match="Paint: the grammar does not support the type of colours"):
         build_reply_grammar(["Thought"], {"Paint": Paint})
 
 
-def test_a_file_is_named_by_what_names_files_have() -> None:
+def test_file_name_arguments_accept_only_path_characters() -> None:
     grammar = build_reply_grammar([], arguments())
     named = dict(re.findall(r'"\\"(\w+)\\": " (\w+)', grammar))
     files = {"file_name", "script_name", "dir_path", "source", "destination"}

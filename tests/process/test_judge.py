@@ -88,7 +88,7 @@ def test_after_an_unusable_answer_the_model_is_asked_again(run):
     judgement = judge_run(run, model, "fake")
     assert [mark.score for mark in judgement.marks] == [1, 2, 3, 4]
     assert judgement.tokens == 80
-    assert "there is no { in it" in model.prompts[1].messages[-1].text
+    assert "it contains no {" in model.prompts[1].messages[-1].text
     assert model.prompts[1].messages[:2] == model.prompts[0].messages
 
 

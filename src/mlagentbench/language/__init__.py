@@ -1,1 +1,1 @@
-"""What agents and models say to each other: prompts, reply forms, parsing."""
+"""The text exchanged with models: prompts, reply formats, parsing."""

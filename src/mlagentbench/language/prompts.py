@@ -1,4 +1,4 @@
-"""Prompts are files, readable as prose; this fills in what is asked for."""
+"""Prompts are Markdown files in prompts/; this module fills in their placeholders."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -11,10 +11,12 @@ PROMPT_FOLDER = Path(__file__).parent / "prompts"
 
 
 def fill_prompt(prompt: str, /, **values: str) -> str:
-    """The text of a prompt, with every {{blank}} filled; one that is left open, or not there, is a mistake of ours."""
+    """Return a prompt with every {{placeholder}} filled; missing and surplus values raise ValueError."""
     text = _read_prompt(prompt)
-    if (blanks := set(PLACEHOLDER.findall(text))) != values.keys():
-        raise ValueError(f"the prompt {prompt} has the blanks {sorted(blanks)}, not {sorted(values)}")
+    if (placeholders := set(PLACEHOLDER.findall(text))) != values.keys():
+        raise ValueError(
+            f"The prompt {prompt} has the placeholders {sorted(placeholders)}, not {sorted(values)}."
+        )
     return fill_placeholders(text, values)
 
 
@@ -24,7 +26,7 @@ def _read_prompt(name: str) -> str:
 
 
 def format_actions(actions: Mapping[str, ActionInterface]) -> str:
-    """What can be done, and how it is asked for."""
+    """Describe the available actions and how to call each."""
     return "\n\n".join(
         f"- {action.name}: {action.description}\n  Action: {action.name}\n  Action Input: {action.usage}"
         for action in actions.values()

@@ -1,4 +1,4 @@
-"""Reads a model's reply: entries such as Thought, Action and Action Input, and the action that they mean."""
+"""Parses a model's reply: entries such as Thought, Action and Action Input, and the action they describe."""
 
 import re
 from bisect import bisect_right
@@ -13,13 +13,13 @@ from mlagentbench.language.lenient_json import UnreadableObject, parse_object, s
 from mlagentbench.records import Call
 
 ACTION, ACTION_INPUT = "Action", "Action Input"
-MARKUP = r"[ \t>*_#`~\d.()-]*"  # of lists, headings, bold, quotes: before a name and after it
+MARKUP = r"[ \t>*_#`~\d.()-]*"  # lists, headings, bold, quotes: around the name of an entry
 MAX_SHOWN_CHARS = 200
 CODE_FENCE = re.compile(r"^(`{3,})([^\n`]*)$", re.MULTILINE)
 
 
 class ActionInterface(Protocol):
-    """What must be known of an action to offer it and to understand a model that asks for it."""
+    """What prompts and the reply parser need to know about an action."""
 
     @property
     def name(self) -> str: ...  # noqa: D102
@@ -32,92 +32,108 @@ class ActionInterface(Protocol):
 
 
 class UnreadableReply(BenchError):
-    """A reply that cannot be understood; the message is for the model, and shows the right form."""
+    """The reply cannot be parsed; the message is for the model, and shows the required format."""
 
 
 def parse_reply(
     text: str, actions: Mapping[str, ActionInterface], entries: Sequence[str] = ()
 ) -> tuple[Call, dict[str, str]]:
-    """The action that a reply asks for, and its other entries; `entries` must all be there."""
-    found = split_entries(text, [*entries, "Thought", "Observation", ACTION, ACTION_INPUT])
-    if missing := [name for name in (*entries, ACTION) if name not in found]:
+    """Parse a reply.
+
+    Args:
+        text: The model's reply.
+        actions: The available actions, by name.
+        entries: Entries that the reply must have besides Action.
+
+    Returns:
+        The call, and all entries by name.
+
+    Raises:
+        UnreadableReply: An entry is missing, the action is unknown, or its input cannot be parsed.
+    """
+    parsed = split_entries(text, [*entries, "Thought", "Observation", ACTION, ACTION_INPUT])
+    if missing := [name for name in (*entries, ACTION) if name not in parsed]:
         raise UnreadableReply(f"the reply has no {' and no '.join(missing)}. {describe_reply_form(entries)}")
-    action = match_action(found[ACTION], actions)
+    action = match_action(parsed[ACTION], actions)
     if action is None:
-        shown = found[ACTION].splitlines()[0][:MAX_SHOWN_CHARS] if found[ACTION] else "nothing"
+        shown = parsed[ACTION].splitlines()[0][:MAX_SHOWN_CHARS] if parsed[ACTION] else "nothing"
         raise UnreadableReply(
-            f"there is no action {shown!r}. The actions are: {', '.join(actions)}. {describe_reply_form(entries)}"
+            f"there is no action {shown!r}. Available actions: {', '.join(actions)}. "
+            f"{describe_reply_form(entries)}"
         )
     return Call(
         action=action.name,
-        args=parse_arguments(found.get(ACTION_INPUT, ""), action),
-        thought=found.get("Thought", ""),
-    ), found
+        args=parse_arguments(parsed.get(ACTION_INPUT, ""), action),
+        thought=parsed.get("Thought", ""),
+    ), parsed
 
 
 def split_entries(text: str, names: Sequence[str]) -> dict[str, str]:
-    """The entries of a reply by name: each goes on to where the next begins. Of several with one name, the first.
+    """Split a reply into entries by name. Each extends to the next; the first of several equal names counts.
 
-    Whatever follows Action Input belongs to it, up to an Observation that a model made up for itself.
+    Everything after Action Input belongs to it, up to an Observation that the model invented.
     """
     longest_first = sorted(names, key=len, reverse=True)
-    either = "|".join(re.escape(name).replace("\\ ", r"[ _]+") for name in longest_first)
-    heads = re.compile(rf"^{MARKUP}({either}){MARKUP}[:：][ \t*]*", re.IGNORECASE | re.MULTILINE)
-    known = {_normalize_name(name): name for name in names}
-    places = [
-        (known[_normalize_name(place[1])], place.start(), place.end()) for place in heads.finditer(text)
+    any_name = "|".join(re.escape(name).replace("\\ ", r"[ _]+") for name in longest_first)
+    header = re.compile(rf"^{MARKUP}({any_name}){MARKUP}[:：][ \t*]*", re.IGNORECASE | re.MULTILINE)
+    by_normalized_name = {_normalize_name(name): name for name in names}
+    headers = [
+        (by_normalized_name[_normalize_name(match[1])], match.start(), match.end())
+        for match in header.finditer(text)
     ]
-    found: dict[str, str] = {}
-    for number, (name, _, begin) in enumerate(places, 1):
-        later = (places[at] for at in range(number, len(places)))
+    entries: dict[str, str] = {}
+    for number, (name, _, content_start) in enumerate(headers, 1):
+        later = (headers[index] for index in range(number, len(headers)))
         ends = (start for other, start, _ in later if name != ACTION_INPUT or other == "Observation")
-        found.setdefault(name, text[begin : next(ends, len(text))].strip())
+        entries.setdefault(name, text[content_start : next(ends, len(text))].strip())
         if name == ACTION_INPUT:
             break
-    return found
+    return entries
 
 
-def match_action(said: str, actions: Mapping[str, ActionInterface]) -> ActionInterface | None:
-    """The action that a model means: quotes, case, punctuation and a forgotten (AI) do not matter."""
-    first = next((line for line in said.splitlines() if line.strip()), "")
-    plain = {_normalize_name(name): action for name, action in actions.items()}
-    for wanted in (
-        _normalize_name(first),
-        _normalize_name(first.partition("(")[0]),
-        _normalize_name(first.partition("{")[0]),
+def match_action(text: str, actions: Mapping[str, ActionInterface]) -> ActionInterface | None:
+    """Find the action that a model names; quotes, case, punctuation and a missing "(AI)" are ignored."""
+    first_line = next((line for line in text.splitlines() if line.strip()), "")
+    by_normalized_name = {_normalize_name(name): action for name, action in actions.items()}
+    for candidate in (
+        _normalize_name(first_line),
+        _normalize_name(first_line.partition("(")[0]),
+        _normalize_name(first_line.partition("{")[0]),
     ):
-        if wanted in plain:
-            return plain[wanted]
-        short = [action for name, action in plain.items() if name.removesuffix("ai") == wanted]
-        if wanted and len(short) == 1:
-            return short[0]
+        if candidate in by_normalized_name:
+            return by_normalized_name[candidate]
+        without_ai = [
+            action for name, action in by_normalized_name.items() if name.removesuffix("ai") == candidate
+        ]
+        if candidate and len(without_ai) == 1:
+            return without_ai[0]
     return None
 
 
-def parse_arguments(said: str, action: ActionInterface) -> dict[str, Any]:
-    """The arguments of an action; for one that takes a single text, the bare text will do."""
+def parse_arguments(text: str, action: ActionInterface) -> dict[str, Any]:
+    """Parse the arguments of an action; if it requires a single one, bare text is accepted as its value."""
     fields = action.arguments.model_fields
     try:
-        found = parse_object(said, list(fields))
+        arguments = parse_object(text, list(fields))
     except UnreadableObject as error:
-        needed = [name for name, field in fields.items() if field.is_required()]
-        if not needed:
+        required = [name for name, field in fields.items() if field.is_required()]
+        if not required:
             return {}
-        bare = strip_code_fence(said).strip().strip("\"'`").strip()
-        if len(needed) == 1 and bare and not bare.startswith("{"):
-            return {needed[0]: bare}
+        bare_text = strip_code_fence(text).strip().strip("\"'`").strip()
+        if len(required) == 1 and bare_text and not bare_text.startswith("{"):
+            return {required[0]: bare_text}
         raise UnreadableReply(
-            f"{ACTION_INPUT} cannot be read: {error}. It must be a JSON object: {action.usage}"
+            f"{ACTION_INPUT} cannot be parsed: {error}. It must be a JSON object: {action.usage}"
         ) from error
-    known = {_normalize_name(name): name for name in fields}
+    by_normalized_name = {_normalize_name(name): name for name in fields}
     return {
-        known.get(_normalize_name(name), name): _coerce_number_to_text(value, fields.get(name))
-        for name, value in found.items()
+        by_normalized_name.get(_normalize_name(name), name): _coerce_number_to_text(value, fields.get(name))
+        for name, value in arguments.items()
     }
 
 
 def _coerce_number_to_text(value: Any, field: Any) -> Any:
-    """A number where text is asked for, and the other way round, is a matter of quotes only."""
+    """Convert a number to text where the argument is text: the model only left out the quotes."""
     if (
         field is not None
         and field.annotation is str
@@ -128,41 +144,41 @@ def _coerce_number_to_text(value: Any, field: Any) -> Any:
     return value
 
 
-def extract_code(said: str) -> str:
-    """The file that a model answered with: its code block, or all of it if there is none."""
-    blocks = [*_iter_code_blocks(said)]
-    if not blocks and "```" in said:
-        raise ActionError("the model's answer was cut off before its end; ask for a smaller change")
-    text = max(blocks, key=len) if blocks else said.strip("\n") + "\n"
-    if not text.strip():
-        raise ActionError("the model answered nothing; describe the change in another way")
-    return text
+def extract_code(text: str) -> str:
+    """The file in a model's answer: its longest code block, or the whole text if there is none."""
+    blocks = [*_iter_code_blocks(text)]
+    if not blocks and "```" in text:
+        raise ActionError("the model's answer was truncated; ask for a smaller change")
+    code = max(blocks, key=len) if blocks else text.strip("\n") + "\n"
+    if not code.strip():
+        raise ActionError("the model's answer was empty; describe the change in a different way")
+    return code
 
 
-def _iter_code_blocks(said: str) -> Iterator[str]:
-    """What stands between two fences of one length, the second of them bare."""
-    fences = [*CODE_FENCE.finditer(said)]
-    bare: dict[str, list[int]] = defaultdict(list)
-    for place, fence in enumerate(fences):
+def _iter_code_blocks(text: str) -> Iterator[str]:
+    """Yield the content between two fences of the same length, the second without an info string."""
+    fences = [*CODE_FENCE.finditer(text)]
+    bare_fences: dict[str, list[int]] = defaultdict(list)
+    for index, fence in enumerate(fences):
         if not fence[2].strip():
-            bare[fence[1]].append(place)
-    at = 0
-    while at < len(fences):
-        closing = bare[fences[at][1]]
-        later = bisect_right(closing, at)
+            bare_fences[fence[1]].append(index)
+    index = 0
+    while index < len(fences):
+        closing = bare_fences[fences[index][1]]
+        later = bisect_right(closing, index)
         if later < len(closing):
-            yield said[fences[at].end() + 1 : fences[closing[later]].start()]
-            at = closing[later]
-        at += 1
+            yield text[fences[index].end() + 1 : fences[closing[later]].start()]
+            index = closing[later]
+        index += 1
 
 
 def describe_reply_form(entries: Sequence[str] = ()) -> str:
-    """How a reply must look."""
+    """Describe the format that a reply must have."""
     lines = [f"{name}: ..." for name in entries] + [
         f"{ACTION}: the name of one action",
         f"{ACTION_INPUT}: a JSON object",
     ]
-    return "Reply in this form, each entry on a line of its own:\n" + "\n".join(lines)
+    return "Reply in this format, with each entry on its own line:\n" + "\n".join(lines)
 
 
 def _normalize_name(name: str) -> str:
