@@ -225,7 +225,7 @@ def test_a_long_observation_is_summarised_by_the_fast_model(attempt: Callable[..
     make, said = AGENTS["research"]
     parrot = FakeModel(said)
     attempt(make(), parrot)
-    summarised = next(p for p in parrot.prompts if "saw a long observation" in p.messages[0].text)
+    summarised = next(p for p in parrot.prompts if "received a long observation" in p.messages[0].text)
     after = parrot.prompts[parrot.prompts.index(summarised) + 1].messages[1].text
     assert "Observation: a long line of x, error 0.0" in after and "xxxxxxxx" not in after
 
@@ -237,7 +237,7 @@ def test_memory_brings_back_what_has_left_the_view(attempt: Callable[..., Result
     last = parrot.prompts[-1].messages[1].text
     assert "From your research log:\nrecalled 6" in last and "Step 1\n" not in last
     asked = [
-        p.messages[0].text for p in parrot.prompts if "The plan at present: plan 6" in p.messages[0].text
+        p.messages[0].text for p in parrot.prompts if "The current plan: plan 6" in p.messages[0].text
     ]
     assert "Step 1: summary 1\n\nStep 2: summary 2" in asked[0]
 
@@ -339,8 +339,8 @@ def test_tree_mends_what_fails_improves_the_best_and_submits_it(
     result = attempt(Tree(drafts=2), parrot, steps=17)
     steps = RunFolder(tmp_path / "run").steps()
     asked = [prompt.messages[1].text for prompt in parrot.prompts]
-    assert "ZeroDivisionError" in asked[1] and "differs from them" in asked[2] and "I try 7. → 7" in asked[2]
-    assert "validation figure 5" in asked[3] and "validation figure 3" in asked[5]
+    assert "ZeroDivisionError" in asked[1] and "differs from theirs" in asked[2] and "I try 7. → 7" in asked[2]
+    assert "validation score of 5" in asked[3] and "validation score of 3" in asked[5]
     assert (result.ending, steps[-1].call.args) == (
         "submitted",
         {"final_answer": "best validation figure: 3"},

@@ -163,5 +163,5 @@ def test_code_is_the_longest_block_or_the_whole_answer() -> None:
     "answer", ["", "  \n", "```python\nx = 1\ny =", "```\n```", "```python\n\n```\nDone."]
 )
 def test_an_answer_without_code_is_an_action_error(answer: str) -> None:
-    with pytest.raises(ActionError, match="the model"):
+    with pytest.raises(ActionError, match="The model"):
         extract_code(answer)

@@ -148,10 +148,10 @@ def extract_code(text: str) -> str:
     """The file in a model's answer: its longest code block, or the whole text if there is none."""
     blocks = [*_iter_code_blocks(text)]
     if not blocks and "```" in text:
-        raise ActionError("the model's answer was truncated; ask for a smaller change")
+        raise ActionError("The model's answer was truncated. Ask for a smaller change.")
     code = max(blocks, key=len) if blocks else text.strip("\n") + "\n"
     if not code.strip():
-        raise ActionError("the model's answer was empty; describe the change in a different way")
+        raise ActionError("The model's answer was empty. Describe the change in a different way.")
     return code
 
 
