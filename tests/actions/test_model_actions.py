@@ -64,7 +64,7 @@ def test_a_script_is_edited_and_the_change_is_shown(open_env: Open, do: Do) -> N
     seen = do(env, "Edit Script (AI)", script_name="a.py", edit_instruction="x is 2", save_name="b.py")
     assert "-x = 1\n+x = 2\n y = 1" in seen and "saved to b.py" in seen
     assert do(env, "Read File", file_name="b.py") == "x = 2\ny = 1\n"
-    assert "x = 1\ny = 1\n" in heard(edit)[0] and "Change it as follows: x is 2" in heard(edit)[0]
+    assert "x = 1\ny = 1\n" in heard(edit)[0] and "Edit it as follows: x is 2" in heard(edit)[0]
 
 
 def test_a_script_that_is_not_there_yet_can_be_written(open_env: Open, do: Do) -> None:
@@ -103,9 +103,9 @@ def test_a_segment_is_edited_and_nothing_else(open_env: Open, do: Do) -> None:
 EDITS = {
     "a read-only file": ({"save_name": "questions.csv"}, "```\nx\n```", "read-only"),
     "a place outside": ({"save_name": "../a.py"}, "```\nx\n```", "outside"),
-    "an answer that was cut off": ({}, "```\nx = 1\n", "cut off"),
-    "no answer": ({}, "", "answered nothing"),
-    "an empty block": ({}, "```python\n```", "answered nothing"),
+    "an answer that was cut off": ({}, "```\nx = 1\n", "answer was truncated"),
+    "no answer": ({}, "", "answer was empty"),
+    "an empty block": ({}, "```python\n```", "answer was empty"),
 }
 
 
