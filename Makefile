@@ -1,11 +1,11 @@
-# Two commands set up everything by themselves and are safe to repeat: make run, make test.
+# `make run` and `make test` set up everything they need, and are safe to repeat.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
-# Only files whose hashes are in requirements/; no source archives, which would bring tools of their own to build them.
+# Only wheels whose hashes are in requirements/; source archives would need build tools of their own.
 LOCKED := install -q --require-hashes --no-deps --only-binary :all:
 TIDY := 2>&1 | { grep -v '^WARNING: Location' || true; }
 LOCK := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
@@ -15,18 +15,24 @@ LISTS := src/mlagentbench/runtimes
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format prepare prove audit soak fuzz bench gallery lock audit-packages bubblewrap chromium clean
+.PHONY: help run test test-all test-setup check docs format prepare prove audit soak fuzz bench gallery lock audit-packages bubblewrap chromium clean
 
 help:  ## show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
 
-run: .venv/installed bubblewrap  ## set up, let the tuner work on house-price, print the verdict
+run: .venv/installed bubblewrap  ## set up, run the tuner agent on house-price, print the verdict
 	@$(BIN)/mlagentbench run house-price --agent tuner --steps 24
 
-test: .venv/installed-dev bubblewrap chromium  ## set up, then run the tests
-	@$(BIN)/mlagentbench prepare house-price BabyLM & data=0; $(BIN)/mlagentbench prepare --data-only || data=$$?; wait $$! && exit $$data
+test: test-setup  ## set up, then run the tests
 	@echo "make: running the tests"
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+test-all: test-setup prepare  ## the tests and the long ones: whole batches, fresh data, soak; an hour
+	@echo "make: running all tests"
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m ''
+
+test-setup: .venv/installed-dev bubblewrap chromium
+	@$(BIN)/mlagentbench prepare house-price BabyLM & data=0; $(BIN)/mlagentbench prepare --data-only || data=$$?; wait $$! && exit $$data
 
 check: .venv/installed-dev  ## lint, formatting, types
 	@$(BIN)/ruff check .
@@ -36,18 +42,22 @@ check: .venv/installed-dev  ## lint, formatting, types
 	@MYPYPATH=tests/servers $(BIN)/mypy --no-error-summary -p benchmarks.soak
 	@for task in src/mlagentbench/tasks/*/; do $(BIN)/mypy --no-error-summary $$task*.py || exit 1; done
 
-format: .venv/installed-dev  ## put the code into its form
+docs: .venv/installed-docs  ## build the documentation site into site/
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict 2>&1 | { grep -v '^INFO' || true; }  # --quiet would hide warnings from --strict
+	@echo "make: the site is in site/index.html"
+
+format: .venv/installed-dev  ## fix lint and formatting
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: .venv/installed bubblewrap  ## measure what the harness itself costs
+bench: .venv/installed bubblewrap  ## measure the overhead of the harness
 	@$(BIN)/python benchmarks/overhead.py
 	@$(BIN)/python benchmarks/batch.py
 	@$(BIN)/python benchmarks/anytime.py
 	@$(BIN)/python benchmarks/report.py
 	@if $(BIN)/python -c "import ray" 2>/dev/null; then $(BIN)/python benchmarks/cluster.py; fi
 
-gallery: .venv/installed-dev bubblewrap chromium prepare  ## prove, let a small local model work on all tasks, make the pictures of docs/guides/reports.md; two hours
+gallery: .venv/installed-dev bubblewrap chromium prepare  ## run a small local model on all tasks, make the pictures of docs/guides/reports.md; two hours
 	@$(BIN)/python benchmarks/prove.py --out runs/prove
 	@$(BIN)/mlagentbench batch benchmarks/gallery.toml --out runs/gallery
 	@$(BIN)/python benchmarks/gallery.py runs/prove runs/gallery --grade-steps
@@ -55,13 +65,13 @@ gallery: .venv/installed-dev bubblewrap chromium prepare  ## prove, let a small 
 prove: .venv/installed bubblewrap prepare  ## run floor, baseline, tuner and reference on every task, print the table
 	@$(BIN)/python benchmarks/prove.py
 
-audit: .venv/installed bubblewrap prepare  ## let scripted cheaters loose on every task, print what they gained
+audit: .venv/installed bubblewrap prepare  ## run scripted attacks against every task, print what they gained
 	@$(BIN)/mlagentbench audit
 
-soak: .venv/installed bubblewrap  ## kill, starve and mislead 2,000 runs, check that nothing is lost or left; ten minutes
+soak: .venv/installed bubblewrap  ## inject faults into 2,000 runs, check that nothing is lost or left behind; ten minutes
 	@$(BIN)/python -m benchmarks.soak
 
-fuzz: .venv/installed-dev bubblewrap  ## a million damaged inputs for whatever reads what others wrote; ten minutes
+fuzz: .venv/installed-dev bubblewrap  ## feed a million damaged inputs to every reader of untrusted data; ten minutes
 	@$(BIN)/mlagentbench prepare house-price
 	@$(BIN)/python tests/fuzz
 
@@ -69,17 +79,17 @@ prepare: .venv/installed bubblewrap  ## download and split the data of all tasks
 	@$(BIN)/mlagentbench prepare
 
 bubblewrap:
-	@command -v bwrap >/dev/null || { echo "make: installing bubblewrap, which isolates agents"; \
+	@command -v bwrap >/dev/null || { echo "make: installing bubblewrap (isolates agents)"; \
 	  $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq bubblewrap >/dev/null; }
 
 chromium:
-	@command -v chromium >/dev/null || { echo "make: installing chromium, in which pages are tested"; \
+	@command -v chromium >/dev/null || { echo "make: installing chromium (tests HTML pages)"; \
 	  $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "make: Python 3.11 or newer is needed; name one with: make PYTHON=/path/to/python3"; exit 1; }
-	@echo "make: making the virtual environment .venv"
+	  { echo "make: Python 3.11 or newer is required. Choose one with: make PYTHON=/path/to/python3"; exit 1; }
+	@echo "make: creating the virtual environment .venv"
 	@$(PYTHON) -m venv .venv
 
 .venv/installed: .venv/bin/python pyproject.toml requirements/run.txt
@@ -89,22 +99,28 @@ chromium:
 	@$(BIN)/mlagentbench --help >/dev/null && touch $@
 
 .venv/installed-dev: .venv/installed requirements/dev.txt
-	@echo "make: installing the tools for development"
+	@echo "make: installing the development tools"
 	@$(PIP) $(LOCKED) -r requirements/dev.txt $(TIDY)
 	@$(BIN)/python -c 'import pytest, mypy' && touch $@
 
-.venv/bin/uv:  # whatever pyproject.toml says by now
+.venv/installed-docs: .venv/installed requirements/docs.txt
+	@echo "make: installing the documentation tools"
+	@$(PIP) $(LOCKED) -r requirements/docs.txt $(TIDY)
+	@$(BIN)/mkdocs --version >/dev/null && touch $@
+
+.venv/bin/uv:
 	@$(MAKE) .venv/installed-dev
 
 lock: .venv/bin/uv  ## write the hashes of all packages; UPGRADE=--upgrade takes the newest ones
 	@$(LOCK) $(UPGRADE) pyproject.toml --group build --extra dev -o requirements/dev.txt
 	@$(LOCK) pyproject.toml --group build -c requirements/dev.txt -o requirements/run.txt
+	@$(LOCK) pyproject.toml --group build --extra docs -c requirements/dev.txt -o requirements/docs.txt
 	@for list in $(LISTS)/*.txt; do \
 	  $(LOCK) --no-deps --no-emit-package torch $$list -o $(LISTS)/locked/$$(basename $$list) || exit 1; done
 
-audit-packages: .venv/installed-dev  ## look all locked packages up among known vulnerabilities; needs the network
+audit-packages: .venv/installed-dev  ## check locked packages for known vulnerabilities; needs the network
 	@$(AUDIT) --require-hashes -r requirements/dev.txt
-	@$(AUDIT) --no-deps $(patsubst %,-r %,$(wildcard $(LISTS)/*.txt))  # it passes over what a list includes
+	@$(AUDIT) --no-deps $(patsubst %,-r %,$(wildcard $(LISTS)/*.txt))  # it ignores lists that a list includes
 
 clean:  ## remove the virtual environment
 	rm -rf .venv
