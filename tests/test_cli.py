@@ -102,7 +102,7 @@ def test_mistakes_are_one_line_and_exit_code_two(
         ("baseline", toy, "-n", "1"): "-n",
         ("prepare", "atlantis"): "no task 'atlantis'",
         ("prepare", toy, "--fresh", "--twin"): "choose one",
-        ("prepare", toy, "--twin", "--data-only"): "task toy has no twin",
+        ("prepare", toy, "--twin", "--data-only"): "Task toy has no twin",
     }.items():
         assert sentence in complaint(call(*args)), args
     assert not (tmp_path / "x").exists()

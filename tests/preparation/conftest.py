@@ -1,4 +1,4 @@
-"""A home of its own for every test, and servers that stop with it."""
+"""A cache folder for every test, and servers that stop with it."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ from loopback import Request, Serve, Server
 
 from mlagentbench.preparation import download
 
-FOREIGN = (
+CREDENTIAL_VARIABLES = (
     "KAGGLE_USERNAME",
     "KAGGLE_KEY",
     "KAGGLE_API_TOKEN",
@@ -21,8 +21,8 @@ FOREIGN = (
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The home of this test, with nobody's credentials or proxies around."""
-    for name in (*FOREIGN, "MLAGENTBENCH_KAGGLE_URL", "XDG_CONFIG_HOME"):
+    """The cache folder of this test, without credentials or proxies of the user."""
+    for name in (*CREDENTIAL_VARIABLES, "MLAGENTBENCH_KAGGLE_URL", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
@@ -49,6 +49,6 @@ def serve() -> Iterator[Serve]:
 
 
 @pytest.fixture
-def said() -> list[str]:
-    """What was said to the person."""
+def progress() -> list[str]:
+    """The progress messages."""
     return []

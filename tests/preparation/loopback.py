@@ -1,4 +1,4 @@
-"""Servers on the loopback, and small tasks made on the spot."""
+"""Servers on the loopback interface, and small generated tasks."""
 
 import hashlib
 from collections.abc import Callable
@@ -9,36 +9,36 @@ from mlagentbench.task import Source, Task
 
 
 class Request(BaseHTTPRequestHandler):
-    """One request, answered by the test's function."""
+    """One request, which the test's function answers."""
 
     server: "Server"
 
     def do_GET(self) -> None:
-        self.server.seen.append(self)
+        self.server.requests.append(self)
         self.server.answer(self)
 
-    def reply(self, status: int, body: bytes = b"", promised: int | None = None, **headers: str) -> None:
-        """Send a reply; one that promises more than it sends is a dropped connection."""
+    def reply(self, status: int, body: bytes = b"", announced: int | None = None, **headers: str) -> None:
+        """Send a response; one that announces more than it sends is a dropped connection."""
         self.send_response(status)
-        length = len(body) if promised is None else promised
+        length = len(body) if announced is None else announced
         for name, value in {"Content-Length": str(length), **headers}.items():
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Suppress the log."""
 
 
 class Server(ThreadingHTTPServer):
-    """A web server on the loopback that remembers what it was asked."""
+    """A web server on the loopback interface that records its requests."""
 
     daemon_threads = True
 
     def __init__(self, answer: Callable[[Request], None]) -> None:
         super().__init__(("127.0.0.1", 0), Request)
         self.answer = answer
-        self.seen: list[Request] = []
+        self.requests: list[Request] = []
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
 
 
@@ -62,7 +62,7 @@ size = "tiny"
 
 
 def small_task(folder: Path, prepare: str, *sources: Source) -> Task:
-    """A task folder with the given prepare.py."""
+    """Create a task folder with the given prepare.py."""
     folder.mkdir()
     for part in ("starter", "reference"):
         (folder / part).mkdir()

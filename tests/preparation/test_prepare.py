@@ -22,14 +22,14 @@ def prepare(edition, raw, public, private, seed):
     (public / "train" / "a.csv").write_text(f"{edition} {random.Random(seed).random()}")
     (private / "answers.csv").write_text(str(seed))
 """
-NONE = "def prepare(edition, raw, public, private, seed):\n    "
+PREPARE_DEF = "def prepare(edition, raw, public, private, seed):\n    "
 
 
-def test_data_is_prepared_once_with_the_default_seed(tmp_path: Path, cache: Path, said) -> None:
+def test_data_is_prepared_once_with_the_default_seed(tmp_path: Path, cache: Path, progress) -> None:
     task = small_task(tmp_path / "small", SPLIT)
-    data = prepare_data(task, "open", said.append)
-    assert prepare_data(task, "open", said.append) == data
-    assert said == ["preparing the data of small (open)"]
+    data = prepare_data(task, "open", progress.append)
+    assert prepare_data(task, "open", progress.append) == data
+    assert progress == ["Preparing data of small (open)"]
     assert data.folder.parent == cache / "data" / "small" and data.instance.startswith("open-")
     assert (data.private / "answers.csv").read_text() == str(DEFAULT_SEED)
     a = data.public / "train" / "a.csv"
@@ -38,88 +38,93 @@ def test_data_is_prepared_once_with_the_default_seed(tmp_path: Path, cache: Path
     assert sorted(path.name for path in data.folder.iterdir()) == ["data.json", "private", "public"]
 
 
-def test_the_answers_are_readable_by_their_owner_only(tmp_path: Path, said) -> None:
-    data = prepare_data(small_task(tmp_path / "small", SPLIT), "open", said.append)
+def test_only_the_owner_can_read_the_answers(tmp_path: Path, progress) -> None:
+    data = prepare_data(small_task(tmp_path / "small", SPLIT), "open", progress.append)
     assert data.private.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in data.private.iterdir()} == {0o600}
     assert (data.public / "train" / "a.csv").stat().st_mode & 0o777 == 0o644
 
 
-def test_other_code_or_a_helper_beside_it_makes_other_data(tmp_path: Path, said) -> None:
+def test_changed_code_or_a_changed_helper_module_makes_new_data(tmp_path: Path, progress) -> None:
     task = small_task(
-        tmp_path / "small", "from generator import VALUE\n" + NONE + "(public / 'a').write_text(VALUE)"
+        tmp_path / "small", "from generator import VALUE\n" + PREPARE_DEF + "(public / 'a').write_text(VALUE)"
     )
-    found = set()
+    instances = set()
     for value in ("one", "two"):
         (task.folder / "generator.py").write_text(f"VALUE = {value!r}")
-        data = prepare_data(task, "open", said.append)
+        data = prepare_data(task, "open", progress.append)
         assert (data.public / "a").read_text() == value
-        found.add(data.instance)
+        instances.add(data.instance)
     (task.folder / "grade.py").write_text("# another grader")
-    assert len(found | {prepare_data(task, "open", said.append).instance}) == 2
+    assert len(instances | {prepare_data(task, "open", progress.append).instance}) == 2
     assert not (task.folder / "__pycache__").exists()
 
 
-def test_archives_are_fetched_and_lie_in_raw_by_their_names(serve: Serve, tmp_path: Path, said) -> None:
+def test_archives_are_downloaded_and_linked_in_raw_by_name(serve: Serve, tmp_path: Path, progress) -> None:
     server = serve(lambda request: request.reply(200, b"rows"))
     source = Source(kind="url", name=server.url, file="a/b.csv", sha256=sha256(b"rows"))
-    body = NONE + "(public / 'copy').write_bytes((raw / 'a' / 'b.csv').read_bytes())"
+    body = PREPARE_DEF + "(public / 'copy').write_bytes((raw / 'a' / 'b.csv').read_bytes())"
     task = small_task(tmp_path / "small", body, source)
-    assert (prepare_data(task, "open", said.append).public / "copy").read_bytes() == b"rows"
+    assert (prepare_data(task, "open", progress.append).public / "copy").read_bytes() == b"rows"
 
 
-def test_prepare_sees_no_credentials(tmp_path: Path, said, monkeypatch) -> None:
+def test_prepare_sees_no_credentials(tmp_path: Path, progress, monkeypatch) -> None:
     monkeypatch.setenv("KAGGLE_KEY", "secret")
     monkeypatch.setenv("SOME_API_KEY", "secret")
-    body = "import json, os\n" + NONE + "(public / 'env').write_text(json.dumps(dict(os.environ)))"
-    data = prepare_data(small_task(tmp_path / "small", body), "open", said.append)
+    body = "import json, os\n" + PREPARE_DEF + "(public / 'env').write_text(json.dumps(dict(os.environ)))"
+    data = prepare_data(small_task(tmp_path / "small", body), "open", progress.append)
     seen = set(json.loads((data.public / "env").read_text()))
     assert seen <= {"PATH", "HOME", "LANG", "LC_CTYPE", "PYTHONPATH", "PYTHONHASHSEED"}
 
 
 @pytest.mark.parametrize(
-    ("prepare", "sentence"),
+    ("prepare", "message"),
     [
         (
-            NONE + "(public / 'half').touch(); raise ValueError('no such column')",
+            PREPARE_DEF + "(public / 'half').touch(); raise ValueError('no such column')",
             "ValueError: no such column",
         ),
-        (NONE + "import os; os._exit(3)", "exit code 3.*\nit said nothing"),
-        (NONE + "import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "exit code -9"),
+        (PREPARE_DEF + "import os; os._exit(3)", "exit code 3.*\nno output"),
+        (PREPARE_DEF + "import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "exit code -9"),
         ("import nothing_of_that_name", "nothing_of_that_name"),
-        (NONE + "(public / 'link').symlink_to('/etc/hostname')", "left link, which is no plain file"),
+        (
+            PREPARE_DEF + "(public / 'link').symlink_to('/etc/hostname')",
+            "left link, which is not a regular file",
+        ),
     ],
 )
 def test_a_crash_of_prepare_is_a_fault_and_leaves_no_data(
-    tmp_path: Path, cache: Path, said, prepare: str, sentence: str
+    tmp_path: Path, cache: Path, progress, prepare: str, message: str
 ) -> None:
     task = small_task(tmp_path / "small", prepare)
-    with pytest.raises(TaskFault, match=sentence):
-        prepare_data(task, "open", said.append)
+    with pytest.raises(TaskFault, match=message):
+        prepare_data(task, "open", progress.append)
     assert {path.suffix for path in (cache / "data" / "small").iterdir()} == {".lock"}
 
 
-def test_a_fresh_instance_has_another_seed_that_only_private_knows(tmp_path: Path, said) -> None:
+def test_a_fresh_instance_has_another_seed_that_only_its_private_folder_contains(
+    tmp_path: Path, progress
+) -> None:
     task = small_task(tmp_path / "small", SPLIT)
     default, fresh = (
-        prepare_data(task, "open", said.append),
-        prepare_data(task, "open", said.append, fresh=True),
+        prepare_data(task, "open", progress.append),
+        prepare_data(task, "open", progress.append, fresh=True),
     )
     assert fresh.instance != default.instance and fresh.hash != default.hash
     seed = (fresh.private / "seed.json").read_text()
     assert seed != str(DEFAULT_SEED)
     assert seed not in (fresh.folder / "data.json").read_text() + fresh.instance
-    assert prepare_data(task, "open", said.append) == default
-    assert prepare_data(task, "open", said.append, instance=fresh.instance) == fresh
+    assert prepare_data(task, "open", progress.append) == default
+    assert prepare_data(task, "open", progress.append, instance=fresh.instance) == fresh
 
 
-def test_a_run_finds_its_instance_again_by_name_or_hash(tmp_path: Path, said) -> None:
+def test_an_instance_is_found_by_name_or_hash(tmp_path: Path, progress) -> None:
     task = small_task(tmp_path / "small", SPLIT)
     with pytest.raises(UsageError, match="is not prepared"):
         find_prepared_data(task, "open")
     default, fresh = (
-        prepare_data(task, "open", said.append),
-        prepare_data(task, "open", said.append, fresh=True),
+        prepare_data(task, "open", progress.append),
+        prepare_data(task, "open", progress.append, fresh=True),
     )
     assert find_prepared_data(task, "open") == default
     assert (
@@ -134,25 +139,25 @@ def test_a_run_finds_its_instance_again_by_name_or_hash(tmp_path: Path, said) ->
 @pytest.mark.parametrize(
     "where", ["public/train/a.csv", "public/README.md", "private/answers.csv", "private/new"]
 )
-def test_data_that_was_tampered_with_is_noticed(tmp_path: Path, said, where: str) -> None:
-    data = prepare_data(small_task(tmp_path / "small", SPLIT), "open", said.append)
+def test_changed_data_is_detected(tmp_path: Path, progress, where: str) -> None:
+    data = prepare_data(small_task(tmp_path / "small", SPLIT), "open", progress.append)
     data.verify_unchanged()
     (data.folder / where).write_text("better answers")
     with pytest.raises(UsageError, match="changed after it was prepared"):
         data.verify_unchanged()
 
 
-def test_a_damaged_stamp_is_one_line(tmp_path: Path, said) -> None:
+def test_a_damaged_stamp_gives_a_one_line_error(tmp_path: Path, progress) -> None:
     task = small_task(tmp_path / "small", SPLIT)
-    (prepare_data(task, "open", said.append).folder / "data.json").write_text("{")
-    with pytest.raises(UsageError, match="is damaged; remove it and run again"):
-        prepare_data(task, "open", said.append)
+    (prepare_data(task, "open", progress.append).folder / "data.json").write_text("{")
+    with pytest.raises(UsageError, match=r"is damaged\. Delete it and run again\."):
+        prepare_data(task, "open", progress.append)
 
 
-def test_a_killed_preparation_takes_its_child_along_and_the_next_one_succeeds(
-    tmp_path: Path, cache: Path, said
+def test_killing_a_preparation_kills_its_child_and_the_next_one_succeeds(
+    tmp_path: Path, cache: Path, progress
 ) -> None:
-    flag, body = tmp_path / "flag", NONE
+    flag, body = tmp_path / "flag", PREPARE_DEF
     flag.touch()
     body += f"import os, pathlib, time; (public / 'half').touch(); flag = pathlib.Path({str(flag)!r})\n    "
     body += "if flag.exists():\n        flag.write_text(str(os.getpid()))\n        time.sleep(60)"
@@ -167,25 +172,25 @@ def test_a_killed_preparation_takes_its_child_along_and_the_next_one_succeeds(
     with subprocess.Popen(
         command, env={**os.environ, "PYTHONPATH": source}, stdout=subprocess.DEVNULL
     ) as harness:
-        until(lambda: flag.read_text() != "")
+        wait_until(lambda: flag.read_text() != "")
         child = int(flag.read_text())
         harness.send_signal(signal.SIGKILL)
-    until(lambda: not alive(child))
+    wait_until(lambda: not is_alive(child))
     assert not list((cache / "data" / "small").glob("*/data.json"))
     flag.unlink()
-    prepare_data(Task(task.folder), "open", said.append).verify_unchanged()
+    prepare_data(Task(task.folder), "open", progress.append).verify_unchanged()
     assert not list((cache / "data" / "small").glob("*.building-*"))
 
 
-def until(true) -> None:
+def wait_until(condition) -> None:
     for _ in range(1000):
-        if true():
+        if condition():
             return
         time.sleep(0.01)
-    raise AssertionError("it never came")
+    raise AssertionError("timed out")
 
 
-def alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     stat = Path(f"/proc/{pid}/stat")
     try:
         return stat.read_text().rsplit(")", 1)[1].split()[0] != "Z"

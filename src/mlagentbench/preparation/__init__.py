@@ -1,1 +1,1 @@
-"""Turns a task's sources into the public data that an agent gets and the private answers that it does not."""
+"""Prepares a task's data: public files for the agent, and private answers for the grader."""

@@ -1,4 +1,4 @@
-"""The places that serve single files over HTTP: Kaggle, the Hugging Face hub, any web address."""
+"""Sources that serve single files over HTTP: Kaggle, the Hugging Face hub, any web address."""
 
 import base64
 import json
@@ -16,50 +16,47 @@ from mlagentbench.task import Source
 KAGGLE_URL = "https://www.kaggle.com"
 HUB_URL = "https://huggingface.co"
 KAGGLE_TOKEN_HELP = (
-    f"create a token at {KAGGLE_URL}/settings, then set KAGGLE_API_TOKEN, or KAGGLE_USERNAME and KAGGLE_KEY, "
-    "or save kaggle.json in ~/.kaggle"
+    f"Create a token at {KAGGLE_URL}/settings. Then set KAGGLE_API_TOKEN, or KAGGLE_USERNAME and KAGGLE_KEY, "
+    "or save kaggle.json in ~/.kaggle."
 )
 
 
-def fetch_kaggle(source: Source, part: Path, say: ProgressCallback) -> None:
-    """One file of a competition, or all of them if the file is `<competition>.zip`."""
+def fetch_kaggle(source: Source, part: Path, progress: ProgressCallback) -> None:
+    """Download one file of a competition, or all of them if the file is `<competition>.zip`."""
     mirror = os.environ.get("MLAGENTBENCH_KAGGLE_URL")
     headers = kaggle_auth_headers()
     if not headers and not mirror:
-        raise UsageError(f"Kaggle competition {source.name} needs a token: {KAGGLE_TOKEN_HELP}")
-    everything = source.file == f"{source.name}.zip"
-    path = (
-        f"download-all/{source.name}"
-        if everything
-        else f"download/{source.name}/{quote(source.file, safe='')}"
-    )
-    address = RemoteFile(
+        raise UsageError(f"Kaggle competition {source.name} needs a token. {KAGGLE_TOKEN_HELP}")
+    if source.file == f"{source.name}.zip":
+        path = f"download-all/{source.name}"
+    else:
+        path = f"download/{source.name}/{quote(source.file, safe='')}"
+    remote = RemoteFile(
         url=f"{(mirror or f'{KAGGLE_URL}/api/v1').rstrip('/')}/competitions/data/{path}",
         headers=headers,
         error_messages={
-            401: f"Kaggle did not accept the token: {KAGGLE_TOKEN_HELP}",
-            403: f"Kaggle refuses {source.name}: accept the rules of the competition at "
-            f"{KAGGLE_URL}/competitions/{source.name}/rules, then run again",
-            404: f"Kaggle has no file {source.file!r} in a competition {source.name!r}",
+            401: f"Kaggle did not accept the token. {KAGGLE_TOKEN_HELP}",
+            403: f"Kaggle refused access to {source.name}. Accept the rules of the competition at "
+            f"{KAGGLE_URL}/competitions/{source.name}/rules, then run again.",
+            404: f"Kaggle has no file {source.file!r} in the competition {source.name!r}.",
         },
     )
-    download(address, part, say)
+    download(remote, part, progress)
     unzip_single_file(part, Path(source.file).name)
 
 
 def kaggle_auth_headers() -> dict[str, str]:
-    """The header that shows the user's token, or none if there is no token."""
-    environment = os.environ
-    user, key = environment.get("KAGGLE_USERNAME"), environment.get("KAGGLE_KEY")
-    if not (user and key) and (token := environment.get("KAGGLE_API_TOKEN")):
+    """Return the header with the user's token; empty if there is no token."""
+    user, key = os.environ.get("KAGGLE_USERNAME"), os.environ.get("KAGGLE_KEY")
+    if not (user and key) and (token := os.environ.get("KAGGLE_API_TOKEN")):
         return {"Authorization": f"Bearer {token.strip()}"}
     if not (user and key) and (file := find_kaggle_json()):
         try:
-            found = json.loads(file.read_text())
-            user, key = found["username"], found["key"]
+            token_file = json.loads(file.read_text())
+            user, key = token_file["username"], token_file["key"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UsageError(
-                f"{file} is not a Kaggle token ({type(error).__name__}): {KAGGLE_TOKEN_HELP}"
+                f"{file} is not a Kaggle token ({type(error).__name__}). {KAGGLE_TOKEN_HELP}"
             ) from error
     if not (user and key):
         return {}
@@ -67,7 +64,7 @@ def kaggle_auth_headers() -> dict[str, str]:
 
 
 def find_kaggle_json() -> Path | None:
-    """The token file in the first of the usual folders that has one."""
+    """Find the token file in the usual folders."""
     chosen = os.environ.get("KAGGLE_CONFIG_DIR")
     folders = [Path(chosen)] if chosen else []
     folders += [Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config", "kaggle"), Path("~/.kaggle")]
@@ -76,48 +73,47 @@ def find_kaggle_json() -> Path | None:
 
 
 def unzip_single_file(part: Path, name: str) -> None:
-    """Take the file out of the zip in which Kaggle may wrap a single one."""
+    """Extract the file if Kaggle wrapped it into a zip archive."""
     if not zipfile.is_zipfile(part):
         return
     with zipfile.ZipFile(part) as archive:
         members = archive.infolist()
-        # An .npz or .xlsx is a zip too, but has no member of its own name.
+        # An .npz or .xlsx is a zip too, but has no member with its own name.
         if len(members) != 1 or Path(members[0].filename).name != name:
             return
         unpacked = part.with_name(f"{part.name}.unpacked")
-        with archive.open(members[0]) as inside, unpacked.open("wb") as outside:
-            shutil.copyfileobj(inside, outside)
-    version_tag_path(part).unlink(
-        missing_ok=True
-    )  # from here on the part is no beginning of what the server has
+        with archive.open(members[0]) as member, unpacked.open("wb") as file:
+            shutil.copyfileobj(member, file)
+    # The file is no longer a part of what the server has, so the download cannot be resumed.
+    version_tag_path(part).unlink(missing_ok=True)
     unpacked.replace(part)
 
 
-def fetch_hub(source: Source, part: Path, say: ProgressCallback) -> None:
-    """A file of a Hugging Face repository; those of data sets are named `datasets/<owner>/<name>`."""
+def fetch_hub(source: Source, part: Path, progress: ProgressCallback) -> None:
+    """Download a file of a Hugging Face repository; data sets are named `datasets/<owner>/<name>`."""
     host = (os.environ.get("HF_ENDPOINT") or HUB_URL).rstrip("/")
     token = os.environ.get("HF_TOKEN", "").strip()
     gated = (
-        f"{source.name} on the hub is gated, private or not there: accept its terms at {host}/{source.name}, "
-        f"create a token at {host}/settings/tokens, set HF_TOKEN to it and run again"
+        f"{source.name} on the hub is gated, private or missing. Accept its terms at {host}/{source.name}, "
+        f"create a token at {host}/settings/tokens, set HF_TOKEN to it and run again."
     )
     version = source.version or "main"
-    address = RemoteFile(
+    remote = RemoteFile(
         url=f"{host}/{source.name}/resolve/{quote(version, safe='')}/{quote(source.file)}",
         headers={"Authorization": f"Bearer {token}"} if token else {},
         error_messages={
             401: gated,
             403: gated,
-            404: f"the hub has no file {source.file!r} in version {version} of {source.name}",
+            404: f"The hub has no file {source.file!r} in version {version} of {source.name}.",
         },
     )
-    download(address, part, say)
+    download(remote, part, progress)
 
 
-def fetch_url(source: Source, part: Path, say: ProgressCallback) -> None:
-    """The file at the address that is the source's name."""
+def fetch_url(source: Source, part: Path, progress: ProgressCallback) -> None:
+    """Download the file at the address that is the source's name."""
     pinned_http = source.name.startswith("http://") and source.sha256
     if not (source.name.startswith("https://") or pinned_http):
-        raise UsageError(f"{source.name}: only https:// addresses are fetched (http:// needs a sha256)")
-    missing = f"there is nothing at {source.name} any more (HTTP 404)"
-    download(RemoteFile(source.name, {}, {404: missing}), part, say)
+        raise UsageError(f"{source.name}: only https:// addresses are supported (http:// needs a sha256).")
+    missing = f"Nothing found at {source.name} (HTTP 404)."
+    download(RemoteFile(source.name, {}, {404: missing}), part, progress)

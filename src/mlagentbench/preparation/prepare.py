@@ -1,4 +1,4 @@
-"""The data of a task, made once by its prepare.py and found again by every run."""
+"""Prepares a task's data once with its prepare.py, and finds it again for every run."""
 
 import json
 import os
@@ -22,11 +22,11 @@ from mlagentbench.system.progress import ProgressCallback
 from mlagentbench.task import Task
 
 DEFAULT_SEED = 20240721
-MAX_ERROR_LINES = 15  # of what a failed prepare.py said last
+MAX_ERROR_LINES = 15  # of the end of a failed prepare.py's output
 
 
 class DataStamp(Record):
-    """data.json: what was prepared, written when all of it was there."""
+    """The content of data.json, which is written when the data is complete."""
 
     hash: str
     files: dict[str, tuple[str, int]]
@@ -41,7 +41,7 @@ class PreparedData(Record):
 
     @property
     def public(self) -> Path:
-        """What the agent gets."""
+        """The files that the agent gets."""
         return self.folder / "public"
 
     @property
@@ -51,75 +51,90 @@ class PreparedData(Record):
 
     @property
     def instance(self) -> str:
-        """The name by which a later run finds this data again."""
+        """The name by which a later run finds this data."""
         return self.folder.name
 
     @property
     def kind(self) -> DataKind:
-        """Whether anybody can have seen it before: the default instance is the same everywhere."""
+        """How new the data is: public (the default instance, the same everywhere), fresh or twin."""
         seed = json.loads((self.private / "seed.json").read_text())
         if isinstance(seed, dict):
             return "twin"
         return "public" if seed == DEFAULT_SEED else "fresh"
 
     def verify_unchanged(self) -> None:
-        """Raise if the data is no longer what was prepared."""
+        """Check the data against its stamp.
+
+        Raises:
+            UsageError: If the data was changed after it was prepared.
+        """
         if compute_stamp(self.folder) != DataStamp(hash=self.hash, files=self.files):
-            raise UsageError(f"{self.folder} was changed after it was prepared; remove it and run again")
+            raise UsageError(f"{self.folder} was changed after it was prepared. Delete it and run again.")
 
 
 def prepare_data(
-    task: Task, edition: str, say: ProgressCallback, instance: str = "", fresh: bool = False
+    task: Task, edition: str, progress: ProgressCallback, instance: str = "", fresh: bool = False
 ) -> PreparedData:
-    """The task's data, made if need be; `instance` names some made before, `fresh` draws a new seed."""
+    """Return a task's data; prepare it if needed.
+
+    Args:
+        task: The task.
+        edition: "open" or "paper".
+        progress: Receives progress messages.
+        instance: The name or hash of data that was prepared before.
+        fresh: Draw a new seed instead of the default.
+
+    Raises:
+        UsageError: If the instance is not on this machine, or a source cannot be downloaded.
+        TaskFault: If prepare.py fails.
+    """
     if instance:
         return find_prepared_data(task, edition, instance)
     seed = secrets.randbits(63) if fresh else DEFAULT_SEED
     target = data_folder(task, edition, seed)
     if not target.exists():
         archives = {
-            source.file: fetch_archive(source, cache_dir() / "downloads", say)
+            source.file: fetch_archive(source, cache_dir() / "downloads", progress)
             for source in task.edition(edition).sources
         }
-        say(f"preparing the data of {task.name} ({edition})")
+        progress(f"Preparing data of {task.name} ({edition})")
         target.parent.mkdir(parents=True, exist_ok=True)
         build_once(target, lambda folder: build_data(task, edition, seed, archives, folder))
     return open_prepared_data(target)
 
 
 def find_prepared_data(task: Task, edition: str, instance: str = "") -> PreparedData:
-    """Data made before, by its instance's name or its hash; the default instance if neither is given."""
+    """Find prepared data by the name or hash of its instance, by default the default instance."""
     default = data_folder(task, edition, DEFAULT_SEED)
     if not instance and default.exists():
         return open_prepared_data(default)
     for stamp in sorted(default.parent.glob(f"{edition}-*/data.json")):
-        found = open_prepared_data(stamp.parent)
-        if instance in (found.instance, found.hash):
-            return found
-    raise UsageError(
-        f"the data {instance or default.name} of task {task.name} ({edition}) is not prepared on this machine"
-    )
+        data = open_prepared_data(stamp.parent)
+        if instance in (data.instance, data.hash):
+            return data
+    name = f"{instance or default.name} of task {task.name} ({edition})"
+    raise UsageError(f"The data {name} is not prepared on this machine.")
 
 
 def data_folder(task: Task, edition: str, seed: int) -> Path:
-    """Where the data made from these sources by this code with this seed belongs."""
+    """Return where data belongs that is made from these sources, with this code and this seed."""
     code = [path for path in sorted(task.folder.glob("*.py")) if path.name != "grade.py"]
     sources = [source.model_dump() for source in task.edition(edition).sources]
-    made_of = [hash_tree(*code, task.folder / "data"), sources, seed]
-    key = blake3(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
+    inputs = [hash_tree(*code, task.folder / "data"), sources, seed]
+    key = blake3(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:16]
     return cache_dir() / "data" / task.name / f"{edition}-{key}"
 
 
 def build_data(task: Task, edition: str, seed: int, archives: dict[str, Path], folder: Path) -> None:
-    """Prepare everything in `folder`, its stamp last."""
+    """Prepare everything in `folder`, the stamp last."""
     raw, public, private = (folder / name for name in ("raw", "public", "private"))
-    for room in (raw, public, private):
-        room.mkdir(mode=0o700)
+    for subfolder in (raw, public, private):
+        subfolder.mkdir(mode=0o700)
     for name, archive in archives.items():
         (raw / name).parent.mkdir(parents=True, exist_ok=True)
         (raw / name).symlink_to(archive)
-    order = {"task": task.folder, "edition": edition, "seed": seed, "raw": raw, "public": public}
-    run_prepare_script(task, json.dumps({**order, "private": private}, default=str))
+    folders = {"task": task.folder, "raw": raw, "public": public, "private": private}
+    run_prepare_script(task, json.dumps({**folders, "edition": edition, "seed": seed}, default=str))
     for path in sorted(raw.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
     raw.rmdir()
@@ -127,18 +142,17 @@ def build_data(task: Task, edition: str, seed: int, archives: dict[str, Path], f
 
 
 def seal_data(task: Task, folder: Path, seed: int | dict[str, int]) -> None:
-    """Keep the seed, and give everything its mode and its stamp."""
+    """Store the seed, set all modes and write the stamp."""
     public, private = folder / "public", folder / "private"
-    (private / "seed.json").write_text(
-        json.dumps(seed)
-    )  # nowhere else: with it anyone could make the answers
+    # The seed is stored nowhere else: with it, anyone could generate the answers.
+    (private / "seed.json").write_text(json.dumps(seed))
     set_modes(task, public, 0o755, 0o644)
     set_modes(task, private, 0o700, 0o600)
     (folder / "data.json").write_text(compute_stamp(folder).model_dump_json(indent=1))
 
 
-def run_prepare_script(task: Task, order: str) -> None:
-    """Run prepare.py in a process of its own."""
+def run_prepare_script(task: Task, request: str) -> None:
+    """Run prepare.py in its own process; `request` is the JSON that the process reads from stdin."""
     tail: deque[str] = deque(maxlen=MAX_ERROR_LINES)
     with subprocess.Popen(
         [sys.executable, "-P", "-B", "-m", "mlagentbench.preparation.prepare_process"],
@@ -151,38 +165,38 @@ def run_prepare_script(task: Task, order: str) -> None:
     ) as child:
         assert child.stdin and child.stdout
         try:
-            with suppress(BrokenPipeError):  # it died at once; what it said tells why
-                print(order, file=child.stdin, flush=True)
+            with suppress(BrokenPipeError):  # it died at once; its output says why
+                print(request, file=child.stdin, flush=True)
             tail.extend(child.stdout)
             code = child.wait()
         except BaseException:
             child.kill()
             raise
     if code != 0:
-        said = "".join(tail).strip() or "it said nothing"
-        raise TaskFault(f"task {task.name}: prepare.py failed (exit code {code}):\n{said}")
+        output = "".join(tail).strip() or "no output"
+        raise TaskFault(f"task {task.name}: prepare.py failed (exit code {code}):\n{output}")
 
 
 def prepare_environment() -> Iterator[tuple[str, str]]:
-    """The few variables that prepare.py may see; tokens are not among them."""
+    """Yield the few environment variables that prepare.py may see; tokens are not among them."""
     yield from ((name, os.environ[name]) for name in ("PATH", "HOME", "LANG") if name in os.environ)
-    yield "PYTHONHASHSEED", "0"  # the order of a set must not decide a split
+    yield "PYTHONHASHSEED", "0"  # a split must not depend on the order of a set
     root = Path(__file__).parents[2]
     if root.name not in ("site-packages", "dist-packages"):
         yield "PYTHONPATH", str(root)
 
 
 def set_modes(task: Task, root: Path, folder_mode: int, file_mode: int) -> None:
-    """Give all that was prepared its mode; only plain files and folders may be there."""
+    """Set the modes of everything that was prepared; only regular files and folders are allowed."""
     root.chmod(folder_mode)
     for path in root.rglob("*"):
         if path.is_symlink() or not (path.is_dir() or path.is_file()):
-            raise TaskFault(f"task {task.name}: prepare.py left {path.name}, which is no plain file")
+            raise TaskFault(f"task {task.name}: prepare.py left {path.name}, which is not a regular file")
         path.chmod(folder_mode if path.is_dir() else file_mode)
 
 
 def compute_stamp(folder: Path) -> DataStamp:
-    """The stamp that the data deserves as it is now."""
+    """Compute the stamp of the data as it is now."""
     public = folder / "public"
     files = {
         path.relative_to(public).as_posix(): (hash_file(path), path.stat().st_size)
@@ -193,9 +207,9 @@ def compute_stamp(folder: Path) -> DataStamp:
 
 
 def open_prepared_data(folder: Path) -> PreparedData:
-    """Prepared data, as its stamp describes it."""
+    """Open prepared data as its stamp describes it."""
     try:
         stamp = DataStamp.model_validate_json((folder / "data.json").read_text())
     except (OSError, ValidationError) as error:
-        raise UsageError(f"{folder} is damaged; remove it and run again") from error
+        raise UsageError(f"{folder} is damaged. Delete it and run again.") from error
     return PreparedData(folder=folder, hash=stamp.hash, files=stamp.files)

@@ -1,4 +1,4 @@
-"""The process in which a task's prepare.py runs: it has no credentials, and dies with whoever started it."""
+"""The process that runs a task's prepare.py: it has no credentials, and dies with its parent."""
 
 import json
 import os
@@ -10,19 +10,19 @@ from mlagentbench.discovery import load_module_from_file
 
 
 def main() -> None:
-    """Read the order from standard input and carry it out."""
-    order = json.loads(sys.stdin.readline())
+    """Read the request from stdin and call prepare()."""
+    request = json.loads(sys.stdin.readline())
     threading.Thread(target=exit_when_stdin_closes, daemon=True).start()
-    folder = Path(order["task"])
-    sys.path.append(str(folder))  # for a generator.py beside it; last, so that it hides nothing
-    raw, public, private = (Path(order[name]) for name in ("raw", "public", "private"))
+    folder = Path(request["task"])
+    sys.path.append(str(folder))  # for helper modules like generator.py; last, so that they shadow nothing
+    raw, public, private = (Path(request[name]) for name in ("raw", "public", "private"))
     load_module_from_file(folder / "prepare.py").prepare(
-        order["edition"], raw, public, private, order["seed"]
+        request["edition"], raw, public, private, request["seed"]
     )
 
 
 def exit_when_stdin_closes() -> None:
-    """End at once when standard input closes, which a killed parent cannot prevent."""
+    """Exit at once when stdin closes, which happens even if the parent is killed."""
     while os.read(0, 4096):
         pass
     os._exit(1)

@@ -22,13 +22,13 @@ def make(folder):
     with count.open("a") as file:
         file.write("x")
     (folder / "first").write_text("1")
-    print("making", flush=True)
+    print("building", flush=True)
     sys.stdin.readline()
     (folder / "second").write_text("2")
 
-print("asking", flush=True)
+print("started", flush=True)
 build_once(target, make)
-print("there" if (target / "second").exists() else "half", flush=True)
+print("complete" if (target / "second").exists() else "incomplete", flush=True)
 """
 
 
@@ -43,16 +43,16 @@ def slow_builder(target: Path, count: Path) -> "subprocess.Popen[str]":
     )
 
 
-def whole(folder: Path) -> None:
+def write_second_file(folder: Path) -> None:
     (folder / "second").write_text("2")
 
 
-def test_the_home_is_the_owners_only(cache: Path) -> None:
+def test_only_the_owner_can_access_the_cache_folder(cache: Path) -> None:
     assert cache_dir() == cache
     assert cache.stat().st_mode & 0o777 == 0o700
 
 
-def test_the_home_is_in_the_users_cache_folder_unless_chosen(
+def test_the_cache_folder_is_in_the_users_cache_by_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("MLAGENTBENCH_HOME")
@@ -62,14 +62,16 @@ def test_the_home_is_in_the_users_cache_folder_unless_chosen(
     assert cache_dir() == tmp_path / "user" / ".cache" / "mlagentbench"
 
 
-def test_a_home_that_cannot_be_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_impossible_cache_folder_gives_a_one_line_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("MLAGENTBENCH_HOME", str(tmp_path / "file" / "home"))
-    with pytest.raises(UsageError, match="set MLAGENTBENCH_HOME"):
+    with pytest.raises(UsageError, match="Set MLAGENTBENCH_HOME"):
         cache_dir()
 
 
-def test_who_waits_for_a_lock_is_told_once(tmp_path: Path) -> None:
+def test_a_process_that_waits_for_a_lock_is_notified_once(tmp_path: Path) -> None:
     waiting, order = threading.Event(), []
 
     def second() -> None:
@@ -86,7 +88,7 @@ def test_who_waits_for_a_lock_is_told_once(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_built_once(tmp_path: Path) -> None:
-    target, builds = tmp_path / "rooms" / "target", []
+    target, builds = tmp_path / "folder" / "target", []
 
     def make(folder: Path) -> None:
         builds.append(folder)
@@ -107,32 +109,32 @@ def test_a_failed_build_leaves_nothing(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["target.lock"]
 
 
-def test_a_killed_build_leaves_nothing_half_made_and_the_next_succeeds(tmp_path: Path) -> None:
+def test_a_killed_build_leaves_no_partial_result_and_the_next_one_succeeds(tmp_path: Path) -> None:
     target = tmp_path / "target"
     with slow_builder(target, tmp_path / "count") as builder:
-        assert builder.stdout and builder.stdout.readline() == "asking\n"
-        assert builder.stdout.readline() == "making\n"
+        assert builder.stdout and builder.stdout.readline() == "started\n"
+        assert builder.stdout.readline() == "building\n"
         builder.send_signal(signal.SIGKILL)
     assert not target.exists()
     assert list(tmp_path.glob("target.building-*"))
-    build_once(target, whole)
+    build_once(target, write_second_file)
     assert [path.name for path in target.iterdir()] == ["second"]
     assert not list(tmp_path.glob("target.building-*"))
 
 
-def test_two_processes_that_build_at_once_build_once(tmp_path: Path) -> None:
+def test_two_concurrent_processes_build_once(tmp_path: Path) -> None:
     target, count = tmp_path / "target", tmp_path / "count"
     with slow_builder(target, count) as one:
-        assert one.stdout and [one.stdout.readline(), one.stdout.readline()] == ["asking\n", "making\n"]
+        assert one.stdout and [one.stdout.readline(), one.stdout.readline()] == ["started\n", "building\n"]
         with slow_builder(target, count) as two:
-            assert two.stdout and two.stdout.readline() == "asking\n"
+            assert two.stdout and two.stdout.readline() == "started\n"
             assert not target.exists()
-            assert one.communicate("\n")[0] == "there\n"
-            assert two.communicate("\n")[0] == "there\n"
+            assert one.communicate("\n")[0] == "complete\n"
+            assert two.communicate("\n")[0] == "complete\n"
     assert count.read_text() == "x"
 
 
-def test_a_scratch_folder_is_gone_after_use(tmp_path, monkeypatch):
+def test_a_temporary_folder_is_removed_after_use(tmp_path, monkeypatch):
     monkeypatch.setenv("MLAGENTBENCH_HOME", str(tmp_path))
     with temporary_dir() as folder:
         (folder / "deep").mkdir()
@@ -140,27 +142,29 @@ def test_a_scratch_folder_is_gone_after_use(tmp_path, monkeypatch):
     assert not list((tmp_path / "temporary").iterdir())
 
 
-def test_what_a_killed_process_left_in_scratch_is_removed_by_the_next(tmp_path, monkeypatch):
+def test_temporary_folders_of_a_killed_process_are_removed_by_the_next(tmp_path, monkeypatch):
     monkeypatch.setenv("MLAGENTBENCH_HOME", str(tmp_path))
-    code = "import os; from mlagentbench.system.cache import temporary_dir\nwith temporary_dir() as folder: os.kill(os.getpid(), 9)"
+    code = "import os; from mlagentbench.system.cache import temporary_dir\n"
+    code += "with temporary_dir(): os.kill(os.getpid(), 9)"
     subprocess.run([sys.executable, "-c", code], check=False)
     (left,) = (path for path in (tmp_path / "temporary").iterdir() if path.is_dir())
     with temporary_dir() as folder, temporary_dir() as other:
         assert not left.exists() and folder.exists() and other.exists()
 
 
-def test_a_process_that_sees_other_numbers_and_times_leaves_scratch_in_use_alone(tmp_path, monkeypatch):
+def test_a_process_in_another_pid_and_time_namespace_keeps_temporary_folders_in_use(tmp_path, monkeypatch):
     monkeypatch.setenv("MLAGENTBENCH_HOME", str(tmp_path))
-    code = "from mlagentbench.system.cache import temporary_dir\nwith temporary_dir() as folder: print(folder.is_dir())"
-    elsewhere = ["unshare", "--user", "--map-root-user", "--fork", "--pid", "--mount-proc", "--time"]
+    code = "from mlagentbench.system.cache import temporary_dir\n"
+    code += "with temporary_dir() as folder: print(folder.is_dir())"
+    namespaces = ["unshare", "--user", "--map-root-user", "--fork", "--pid", "--mount-proc", "--time"]
     with temporary_dir() as folder:
         done = subprocess.run(
-            [*elsewhere, "--boottime", "9999", sys.executable, "-c", code],
+            [*namespaces, "--boottime", "9999", sys.executable, "-c", code],
             capture_output=True,
             text=True,
             check=False,
         )
         if "unshare failed" in done.stderr:
-            pytest.skip("this kernel has no numbers and clocks of their own for processes")
+            pytest.skip("this kernel has no pid and time namespaces")
         assert done.stdout == "True\n", done.stderr
         assert folder.is_dir()
