@@ -1,6 +1,7 @@
 """The environment an agent works in: actions, budget and steps. Every step is on disk before the next one starts."""
 
 import difflib
+import logging
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -17,6 +18,8 @@ from mlagentbench.system.journal import Journal, escape_invalid_utf8
 from mlagentbench.task import Task
 from mlagentbench.workspace.paths import format_path
 from mlagentbench.workspace.store import WorkspaceTooLarge
+
+log = logging.getLogger(__name__)
 
 MAX_CALLS_AFTER_END = 100  # then an agent that ignores RunOver is stopped by SystemExit
 RESUMED_AFTER_STEP = "A background process resumed after its step and was terminated"
@@ -234,6 +237,7 @@ class Environment:
             notes=notes,
         )
         self._trace.append(step.model_dump_json())
+        log.info("step %d: %s (%.2f s)%s", number, call.action, step.seconds, ", failed" if failed else "")
         self._submitted = ends_run
         self.steps.append(step)
         return step

@@ -1,5 +1,6 @@
 """Calls to language models: kept within the budget, counted, recorded, and answered from the record on resume."""
 
+import logging
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
@@ -12,6 +13,8 @@ from mlagentbench.models.base import Model
 from mlagentbench.records import Limits, Message, ModelCall, Prompt, Reply, Role
 from mlagentbench.system.journal import Journal, escape_invalid_utf8
 from mlagentbench.system.stop_token import POLL_INTERVAL_S, StopToken
+
+log = logging.getLogger(__name__)
 
 REPLY_GRACE_S = 5.0  # how long a stopping run waits for a reply that is already paid for
 CHARS_PER_TOKEN = 3  # a low guess, so that the tokens of a prompt are over- rather than underestimated
@@ -206,6 +209,8 @@ class ModelCalls:
         self._count = call.number
         if reply:
             self._count_usage(reply)
+            tokens = (reply.input_tokens, reply.output_tokens)
+            log.info("%s model %s: %d + %d tokens, %.2f s", role, reply.model, *tokens, seconds)
 
     def _wait_for_reply(self, model: Model, prompt: Prompt) -> Reply:
         """The model's reply, requested in a thread of its own so that a stop request need not wait for it."""

@@ -12,6 +12,7 @@ answer it until the record ends.
 """
 
 import inspect
+import logging
 import os
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -35,6 +36,8 @@ from mlagentbench.sandbox.access_log.recording import AccessLog
 from mlagentbench.sandbox.selection import choose_unprivileged_uid
 from mlagentbench.system.stop_token import StopToken
 from mlagentbench.workspace.files import Workspace
+
+log = logging.getLogger(__name__)
 
 EnvironmentCallback = Callable[[Environment], None]
 
@@ -199,6 +202,13 @@ def finish_run(
     result = build_result(folder, env.steps, ending, grading)
     result = result.replace(note=note or result.note)
     folder.write_result(result)
+    log.info(
+        "run %s ended: %s, score %s, graded in %.1f s",
+        folder.spec.id,
+        ending,
+        result.score,
+        result.grading_seconds,
+    )
     return result
 
 

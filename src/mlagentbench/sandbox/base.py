@@ -1,5 +1,6 @@
 """The sandbox interface: what a command may use, a running command, and the base class of all sandboxes."""
 
+import logging
 import os
 import select
 import subprocess
@@ -21,6 +22,8 @@ from mlagentbench.sandbox.limit_monitor import LimitMonitor, require_free_disk
 from mlagentbench.sandbox.output import CommandOutput
 from mlagentbench.sandbox.processes import ProcessTree
 from mlagentbench.system.stop_token import StopToken
+
+log = logging.getLogger(__name__)
 
 LIMIT_POLL_INTERVAL_S = 0.1
 
@@ -244,7 +247,11 @@ class Sandbox(ABC):
         process = self.start(argv, spec)
         try:
             process.pump_output(output, timeout_s)
-            return process.finish(output)
+            execution = process.finish(output)
+            log.debug(
+                "%s: %s: exit code %s, limit %s", self.name, argv[0], execution.exit_code, execution.limit
+            )
+            return execution
         finally:
             process.close()
 

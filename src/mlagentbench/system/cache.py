@@ -1,5 +1,6 @@
 """The cache folder: downloads, prepared data and runtimes that are kept between runs."""
 
+import logging
 import os
 import secrets
 import shutil
@@ -9,6 +10,8 @@ from pathlib import Path
 
 from mlagentbench.errors import UsageError
 from mlagentbench.system.lock import exclusive_lock, try_lock
+
+log = logging.getLogger(__name__)
 
 
 def cache_dir() -> Path:
@@ -95,6 +98,7 @@ def build_once(target: Path, build: Callable[[Path], None]) -> None:
             shutil.rmtree(leftover, ignore_errors=True)  # a dying child of the last builder may still write
         building = target.with_name(f"{prefix}{os.getpid()}")
         try:
+            log.info("building %s", target)
             building.mkdir()
             build(building)
             building.rename(target)
