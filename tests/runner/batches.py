@@ -1,4 +1,4 @@
-"""Batches of the toy, in this process or in one of their own, and how to look at them."""
+"""Helpers that run batches of the toy task, in this process or in another one, and read their state."""
 
 import subprocess
 import sys
@@ -19,9 +19,9 @@ Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 Until = Callable[[Callable[[], object]], None]
 
 
-# Executes something that only ends if a file is there, on the second look: the step was never done, and may differ.
-PATIENT = """
-class Patient(Agent):
+# Step 2 takes 1000 seconds unless the file `go` exists. Tests interrupt it, so it may differ after a resume.
+WAITING_AGENT = """
+class Waiting(Agent):
     def run(self, env):
         write(env, "wait.py", "import time\\nprint('waiting', flush=True)\\ntime.sleep(1000)")
         execute(env, "train.py" if Path({go!r}).exists() else "wait.py")
@@ -33,14 +33,14 @@ def quiet(line: object) -> None:
     pass
 
 
-def plan_of(**keys: Any) -> Plan:
+def make_plan(**keys: Any) -> Plan:
     return Plan.model_validate({"pause": 0, **keys})
 
 
 @contextmanager
-def process(out: Path, *words: object, **options: Any) -> Iterator["subprocess.Popen[str]"]:
-    """A batch in a process of its own."""
-    command = [sys.executable, "-m", "mlagentbench", "batch", "--out", *map(str, (out, *words))]
+def batch_process(out: Path, *arguments: object, **options: Any) -> Iterator["subprocess.Popen[str]"]:
+    """A batch command in a process of its own, killed at the end of the block."""
+    command = [sys.executable, "-m", "mlagentbench", "batch", "--out", *map(str, (out, *arguments))]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, text=True, **{**pipes, **options}) as batch:
         try:
@@ -49,30 +49,30 @@ def process(out: Path, *words: object, **options: Any) -> Iterator["subprocess.P
             batch.kill()
 
 
-def states(out: Path) -> dict[str, str]:
-    return {each.name: each.state for each in BatchFollower(out).refresh().runs}
+def run_states(out: Path) -> dict[str, str]:
+    return {run.name: run.state for run in BatchFollower(out).refresh().runs}
 
 
-SLOW = {"file_name": "slow.py", "content": "import time; print('waiting', flush=True); time.sleep(5)"}
+SLOW_SCRIPT = {"file_name": "slow.py", "content": "import time; print('waiting', flush=True); time.sleep(5)"}
 
 
-def waiting(out: Path) -> list[Path]:
-    """The runs that are in the middle of a script that takes long."""
+def runs_in_slow_script(out: Path) -> list[Path]:
+    """The folders of runs whose second step is a script that has started and takes long."""
     outputs = [path for path in out.glob("*/outputs/step-0002.txt") if b"waiting" in path.read_bytes()]
     return [path.parent.parent for path in outputs]
 
 
-def processes(*words: str) -> list[int]:
-    """Those whose command has one of these words."""
-    found = []
+def find_processes(*arguments: str) -> list[int]:
+    """The processes with one of these arguments in their command line."""
+    pids = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
-            if set(path.read_bytes().decode(errors="replace").split("\0")) & set(words):
-                found.append(int(path.parent.name))
-    return found
+            if set(path.read_bytes().decode(errors="replace").split("\0")) & set(arguments):
+                pids.append(int(path.parent.name))
+    return pids
 
 
-def surveyed(out: Path, plan: Plan) -> tuple[BatchFollower, list[Job]]:
+def create_batch(out: Path, plan: Plan) -> tuple[BatchFollower, list[Job]]:
     out.mkdir()
     jobs = plan.expand_jobs()
     folder = BatchFolder(out)
@@ -80,11 +80,11 @@ def surveyed(out: Path, plan: Plan) -> tuple[BatchFollower, list[Job]]:
     return BatchFollower(out), jobs
 
 
-class Broken:
-    """A machine on which nothing works."""
+class FailingRunner:
+    """A runner whose jobs all fail with a fault."""
 
     def run(self, job: Job, gpu: str) -> Path:
-        raise Fault("the disk went mad")
+        raise Fault("disk error")
 
     def stop(self) -> None:
         pass

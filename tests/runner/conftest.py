@@ -1,4 +1,4 @@
-"""Batches, agents and models that take milliseconds."""
+"""Fixtures: batches, agents and models that take milliseconds."""
 
 import json
 import random
@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from batches import SLOW, plan_of, quiet
+from batches import SLOW_SCRIPT, make_plan, quiet
 
 from mlagentbench.runner.batch.batch_status import BatchStatus
 from mlagentbench.runner.batch.orchestrator import BatchOutcome, assign_gpus_to_slots, run_batch
 from mlagentbench.runner.batch.plan import Plan
 
-HEAD = """
+AGENT_HEADER = """
 import ctypes, os
 from pathlib import Path
 from mlagentbench.agents.base import Agent
@@ -33,8 +33,8 @@ def submit(env):
 
 
 @pytest.fixture
-def carry_out(tmp_path: Path, toy: Path) -> Callable[..., BatchOutcome]:
-    """A batch of the toy in this process."""
+def run_plan(tmp_path: Path, toy: Path) -> Callable[..., BatchOutcome]:
+    """Runs a batch of the toy task in this process."""
 
     def run(
         plan: Plan | None = None,
@@ -43,7 +43,7 @@ def carry_out(tmp_path: Path, toy: Path) -> Callable[..., BatchOutcome]:
         show: Callable[[BatchStatus], None] = quiet,
         **keys: Any,
     ) -> BatchOutcome:
-        plan = plan or plan_of(**{"tasks": [str(toy)], "agents": ["baseline"], **keys})
+        plan = plan or make_plan(**{"tasks": [str(toy)], "agents": ["baseline"], **keys})
         return run_batch(tmp_path / out, plan, assign_gpus_to_slots(jobs, ""), quiet, show)
 
     return run
@@ -51,43 +51,43 @@ def carry_out(tmp_path: Path, toy: Path) -> Callable[..., BatchOutcome]:
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Callable[..., str]:
-    """The path of an agent with this code."""
+    """Writes an agent file and returns its path."""
 
     def write(name: str, code: str) -> str:
         path = tmp_path / f"{name}.py"
-        path.write_text(HEAD + code)
+        path.write_text(AGENT_HEADER + code)
         return str(path)
 
     return write
 
 
 @pytest.fixture
-def script(tmp_path: Path) -> Callable[..., str]:
-    """A model that writes some files, executes the starter and submits."""
+def scripted_model(tmp_path: Path) -> Callable[..., str]:
+    """Creates a model that writes some files, executes the starter and submits, and returns its name."""
 
     def write(writes: int, size: int = 5, scripts: int = 1) -> str:
-        dice = random.Random(writes)
+        rng = random.Random(writes)
         calls = [
-            ("Write File", {"file_name": f"n{number}", "content": dice.randbytes(size).hex()})
+            ("Write File", {"file_name": f"n{number}", "content": rng.randbytes(size).hex()})
             for number in range(writes)
         ]
         calls += [("Execute Script", {"script_name": "train.py"})] * scripts
         calls.append(("Final Answer", {"final_answer": "done"}))
-        said = [f"Action: {action}\nAction Input: {json.dumps(args)}" for action, args in calls]
-        (tmp_path / "script").write_text("\n=====\n".join(said))
+        replies = [f"Action: {action}\nAction Input: {json.dumps(args)}" for action, args in calls]
+        (tmp_path / "script").write_text("\n=====\n".join(replies))
         return f"scripted:{tmp_path / 'script'}"
 
     return write
 
 
 @pytest.fixture
-def slow(tmp_path: Path) -> str:
-    """A model that executes something which takes a while."""
+def slow_model(tmp_path: Path) -> str:
+    """The name of a model that executes a script which takes five seconds."""
     calls = [
-        ("Write File", SLOW),
+        ("Write File", SLOW_SCRIPT),
         ("Execute Script", {"script_name": "slow.py"}),
         ("Final Answer", {"final_answer": ""}),
     ]
-    said = [f"Action: {action}\nAction Input: {json.dumps(args)}" for action, args in calls]
-    (tmp_path / "slow").write_text("\n=====\n".join(said))
+    replies = [f"Action: {action}\nAction Input: {json.dumps(args)}" for action, args in calls]
+    (tmp_path / "slow").write_text("\n=====\n".join(replies))
     return f"scripted:{tmp_path / 'slow'}"

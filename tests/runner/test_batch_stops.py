@@ -1,4 +1,4 @@
-"""Batches that are stopped, watched, or out of money: nothing is lost, and the same command goes on."""
+"""Batches that are stopped, watched or out of budget: nothing is lost, and they can be resumed."""
 
 import json
 import os
@@ -8,36 +8,49 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from batches import PATIENT, Cli, Until, process, processes, states, waiting
+from batches import WAITING_AGENT, Cli, Until, batch_process, find_processes, run_states, runs_in_slow_script
 
 from mlagentbench.runner.batch.orchestrator import BatchOutcome
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.sandbox.processes import list_process_tree
 
 
-def test_ctrl_c_stops_scripts_and_keeps_everything_and_the_same_command_goes_on(
-    toy: Path, tmp_path: Path, agent: Callable[..., str], until: Until, slow: str
+def test_ctrl_c_stops_scripts_and_the_batch_can_be_resumed(
+    toy: Path, tmp_path: Path, agent: Callable[..., str], until: Until, slow_model: str
 ) -> None:
     go, out = tmp_path / "go", tmp_path / "out"
-    patient = agent("patient", PATIENT.format(go=str(go)))
-    words = ["--task", toy, "--agent", patient, "--agent", "act", "--model", slow, "--jobs", 2]
-    with process(out, *words) as batch:
-        until(lambda: len(waiting(out)) == 2)
-        assert set(states(out).values()) == {"running"}
+    waiting_agent = agent("waiting", WAITING_AGENT.format(go=str(go)))
+    arguments = [
+        "--task",
+        toy,
+        "--agent",
+        waiting_agent,
+        "--agent",
+        "act",
+        "--model",
+        slow_model,
+        "--jobs",
+        2,
+    ]
+    with batch_process(out, *arguments) as batch:
+        until(lambda: len(runs_in_slow_script(out)) == 2)
+        assert set(run_states(out).values()) == {"running"}
         scripts = set(list_process_tree(batch.pid)) & set(
-            processes("./slow.py", "./wait.py")
-        )  # other tests have some, too
+            find_processes("./slow.py", "./wait.py")
+        )  # other tests may run the same scripts
         assert scripts
         batch.send_signal(signal.SIGINT)
-        _, complaints = batch.communicate(timeout=10)
-    assert batch.returncode == 130 and "Traceback" not in complaints
-    assert "Stopped. All progress is saved; run the same command to continue." in complaints
-    assert set(states(out).values()) == {"stopped"} and not scripts & set(processes("./slow.py", "./wait.py"))
+        _, stderr = batch.communicate(timeout=10)
+    assert batch.returncode == 130 and "Traceback" not in stderr
+    assert "Stopped. All progress is saved; run the same command to continue." in stderr
+    assert set(run_states(out).values()) == {"stopped"} and not scripts & set(
+        find_processes("./slow.py", "./wait.py")
+    )
     assert [len(RunFolder(path.parent).steps()) for path in out.glob("*/run.json")] == [1, 1]
     go.touch()
-    with process(out, *words, "--json") as batch:
-        done, complaints = batch.communicate(timeout=30)
-    assert [result["ending"] for result in json.loads(done)] == ["submitted", "submitted"], complaints
+    with batch_process(out, *arguments, "--json") as batch:
+        done, stderr = batch.communicate(timeout=30)
+    assert [result["ending"] for result in json.loads(done)] == ["submitted", "submitted"], stderr
 
 
 STUBBORN = """
@@ -53,91 +66,108 @@ class Stubborn(Agent):
 """
 
 
-def test_a_second_ctrl_c_leaves_what_does_not_stop_and_even_that_is_no_fault(
+def test_a_second_ctrl_c_exits_at_once_and_leaves_no_fault(
     toy: Path, tmp_path: Path, agent: Callable[..., str], until: Until, variant: Callable[..., Path]
 ) -> None:
     grader = "import time\n\ndef grade(submission, private):\n    print('grading')\n    time.sleep(1000)\n"
     task, out, stubborn = variant({"grade.py": grader}), tmp_path / "out", agent("stubborn", STUBBORN)
-    words = ["--task", task, "--agent", stubborn, "--agent", "baseline", "--jobs", 2]
-    with process(out, *words, start_new_session=True) as batch:
+    arguments = ["--task", task, "--agent", stubborn, "--agent", "baseline", "--jobs", 2]
+    with batch_process(out, *arguments, start_new_session=True) as batch:
         until(lambda: len(list(out.glob("*/trace.jsonl"))) == 2)
-        until(lambda: set(processes("mlagentbench.grading.grader_process")) & set(processes(str(task))))
-        os.killpg(batch.pid, signal.SIGINT)  # as a terminal does it
+        until(
+            lambda: (
+                set(find_processes("mlagentbench.grading.grader_process")) & set(find_processes(str(task)))
+            )
+        )
+        os.killpg(batch.pid, signal.SIGINT)  # as a terminal does
         assert batch.stderr
         while "Ctrl-C again" not in batch.stderr.readline():
             assert batch.poll() is None
         os.killpg(batch.pid, signal.SIGINT)
-        _, complaints = batch.communicate(timeout=10)
-    assert batch.returncode == 130 and "Traceback" not in complaints, complaints
-    until(lambda: not processes(str(task), *map(str, out.iterdir())))
-    until(lambda: set(states(out).values()) == {"stopped"})
+        _, stderr = batch.communicate(timeout=10)
+    assert batch.returncode == 130 and "Traceback" not in stderr, stderr
+    until(lambda: not find_processes(str(task), *map(str, out.iterdir())))
+    until(lambda: set(run_states(out).values()) == {"stopped"})
     assert not list(out.glob("*/result*.json"))
 
 
 def test_stop_ends_a_run_or_a_whole_batch_of_another_process(
     toy: Path, tmp_path: Path, agent: Callable[..., str], until: Until, cli: Cli
 ) -> None:
-    patient = agent("patient", PATIENT.format(go=str(tmp_path / "go")))
+    waiting_agent = agent("waiting", WAITING_AGENT.format(go=str(tmp_path / "go")))
     out = tmp_path / "out"
-    words = ["--task", toy, "--agent", patient, "--repetitions", 3, "--jobs", 2]
+    arguments = ["--task", toy, "--agent", waiting_agent, "--repetitions", 3, "--jobs", 2]
 
-    with process(out, *words) as batch:
-        until(lambda: len(waiting(out)) == 2)
-        one = waiting(out)[0]
-        stopped = cli("stop", one)
-        assert stopped.returncode == 0 and stopped.stdout == f"stopped: {one}\n"
+    with batch_process(out, *arguments) as batch:
+        until(lambda: len(runs_in_slow_script(out)) == 2)
+        stopped_run = runs_in_slow_script(out)[0]
+        stopped = cli("stop", stopped_run)
+        assert stopped.returncode == 0 and stopped.stdout == f"stopped: {stopped_run}\n"
         until(
-            lambda: len(waiting(out)) == 3
-        )  # the next one has taken its place, and this one is not begun again
-        assert states(out)[one.name] == "stopped" and batch.poll() is None
+            lambda: len(runs_in_slow_script(out)) == 3
+        )  # the third run has started, and the stopped one is not started again
+        assert run_states(out)[stopped_run.name] == "stopped" and batch.poll() is None
         assert cli("stop", out).returncode == 0
-        _, complaints = batch.communicate(timeout=10)
-    assert batch.returncode == 130 and "Stop requested. All progress is saved" in complaints
-    assert set(states(out).values()) == {"stopped"} and not list(out.glob("**/stop"))
+        _, stderr = batch.communicate(timeout=10)
+    assert batch.returncode == 130 and "Stop requested. All progress is saved" in stderr
+    assert set(run_states(out).values()) == {"stopped"} and not list(out.glob("**/stop"))
     nothing = cli("stop", out)
     assert nothing.returncode == 2 and "Nothing is running in" in nothing.stderr
 
 
-def test_a_single_run_can_be_stopped_and_watched_from_outside(
+def test_a_single_run_can_be_watched_and_stopped_by_another_process(
     toy: Path, tmp_path: Path, agent: Callable[..., str], until: Until, cli: Cli
 ) -> None:
-    patient = agent("patient", PATIENT.format(go=str(tmp_path / "go")))
+    waiting_agent = agent("waiting", WAITING_AGENT.format(go=str(tmp_path / "go")))
     out = tmp_path / "runs" / "one"
-    command = [sys.executable, "-m", "mlagentbench", "run", str(toy), "--agent", patient, "--out", str(out)]
+    command = [
+        sys.executable,
+        "-m",
+        "mlagentbench",
+        "run",
+        str(toy),
+        "--agent",
+        waiting_agent,
+        "--out",
+        str(out),
+    ]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as harness:
         output = out / "outputs" / "step-0002.txt"
         until(lambda: output.is_file() and b"waiting" in output.read_bytes())
-        look = json.loads(cli("watch", out, "--once", "--json").stdout)
-        assert look["running"] and look["runs"][0]["state"] == "running" and look["runs"][0]["steps"] == 1
+        status = json.loads(cli("watch", out, "--once", "--json").stdout)
+        assert (
+            status["running"] and status["runs"][0]["state"] == "running" and status["runs"][0]["steps"] == 1
+        )
         totals = json.loads(cli("watch", out.parent, "--once", "--json").stdout)["totals"]
         assert (totals["runs"], totals["running"], totals["unplanned"]) == (1, 1, 0)
         assert cli("stop", out.parent).stdout == f"stopped: {out}\n"
-        _, complaints = harness.communicate(timeout=10)
-    assert harness.returncode == 130 and f"stopped; go on with: mlagentbench resume {out}" in complaints
+        _, stderr = harness.communicate(timeout=10)
+    assert harness.returncode == 130 and f"stopped; go on with: mlagentbench resume {out}" in stderr
     shown = cli("watch", out)
     assert shown.returncode == 0 and "stopped" in shown.stdout and "Write File wait.py" in shown.stdout
 
 
-def test_watch_tells_the_states_of_a_batch_of_another_process(
+def test_watch_shows_the_states_of_a_batch_of_another_process(
     toy: Path, tmp_path: Path, agent: Callable[..., str], until: Until, cli: Cli
 ) -> None:
-    patient = agent("patient", PATIENT.format(go=str(tmp_path / "go")))
-    deadly = agent("deadly", "class Deadly(Agent):\n    def run(self, env):\n        os._exit(3)\n")
+    waiting_agent = agent("waiting", WAITING_AGENT.format(go=str(tmp_path / "go")))
+    crashing = agent("crashing", "class Crashing(Agent):\n    def run(self, env):\n        os._exit(3)\n")
     out = tmp_path / "out"
     (tmp_path / "plan.toml").write_text(
-        f"tasks = [{str(toy)!r}]\nagents = ['nothing', {deadly!r}, {patient!r}, 'baseline']\ntries = 1\n"
+        f"tasks = [{str(toy)!r}]\ntries = 1\n"
+        f"agents = ['nothing', {crashing!r}, {waiting_agent!r}, 'baseline']\n"
     )
-    with process(out, tmp_path / "plan.toml") as batch:
+    with batch_process(out, tmp_path / "plan.toml") as batch:
         until(
             lambda: (
-                "running" in (now := list(states(out).values())) and now.count("queued") == 1
+                "running" in (now := list(run_states(out).values())) and now.count("queued") == 1
                 if out.is_dir()
                 else 0
             )
         )
-        told = json.loads(cli("watch", out, "--json", "--once").stdout)
-        assert told["running"] and told["totals"]["running"] == 1
-        assert [each["state"] for each in told["runs"]] == ["finished", "fault", "running", "queued"]
+        status = json.loads(cli("watch", out, "--json", "--once").stdout)
+        assert status["running"] and status["totals"]["running"] == 1
+        assert [run["state"] for run in status["runs"]] == ["finished", "fault", "running", "queued"]
         assert cli("stop", out).returncode == 0
         batch.communicate(timeout=10)
     shown = cli("watch", out)
@@ -163,38 +193,48 @@ class Asking(Agent):
 """
 
 
-def test_a_budget_in_money_that_is_used_up_begins_nothing_more(
-    carry_out: Callable[..., BatchOutcome], agent: Callable[..., str]
+def test_when_the_dollar_budget_is_used_up_no_more_runs_start(
+    run_plan: Callable[..., BatchOutcome], agent: Callable[..., str]
 ) -> None:
     keys = {"agents": [agent("asking", COSTLY)], "repetitions": 3, "budget": {"dollars": 0.5}}
-    ended = carry_out(**keys, jobs=1)
-    totals = ended.status.totals
-    assert (totals.done + totals.stopped, totals.queued) == (2, 1) and not ended.is_complete
-    assert ended.stop_reason == "Budget of $0.5 used up ($0.80)"
-    again = carry_out(**keys, jobs=1)
-    assert again.results == ended.results and again.stop_reason == ended.stop_reason
-    more = carry_out(**{**keys, "budget": {"dollars": 9}}, jobs=1)
+    outcome = run_plan(**keys, jobs=1)
+    totals = outcome.status.totals
+    assert (totals.done + totals.stopped, totals.queued) == (2, 1) and not outcome.is_complete
+    assert outcome.stop_reason == "Budget of $0.5 used up ($0.80)"
+    again = run_plan(**keys, jobs=1)
+    assert again.results == outcome.results and again.stop_reason == outcome.stop_reason
+    more = run_plan(**{**keys, "budget": {"dollars": 9}}, jobs=1)
     assert more.is_complete and round(more.status.totals.dollars, 6) == 1.2
 
 
-def test_a_budget_that_ends_while_a_run_goes_on_leaves_it_to_be_resumed(
-    carry_out: Callable[..., BatchOutcome], agent: Callable[..., str], tmp_path: Path
+def test_a_run_in_progress_when_the_budget_ends_can_be_resumed(
+    run_plan: Callable[..., BatchOutcome], agent: Callable[..., str], tmp_path: Path
 ) -> None:
     go = tmp_path / "go"
-    patient = agent("patient", PATIENT.format(go=str(go)))
-    keys = {"agents": [patient], "repetitions": 2, "budget": {"hours": 1e-9}}
-    ended = carry_out(**keys, jobs=1)
-    assert "hours of runs used up" in ended.stop_reason
-    assert (ended.status.totals.stopped, ended.status.totals.queued) == (1, 1) and not ended.results
+    waiting_agent = agent("waiting", WAITING_AGENT.format(go=str(go)))
+    keys = {"agents": [waiting_agent], "repetitions": 2, "budget": {"hours": 1e-9}}
+    outcome = run_plan(**keys, jobs=1)
+    assert "hours of runs used up" in outcome.stop_reason
+    assert (outcome.status.totals.stopped, outcome.status.totals.queued) == (1, 1) and not outcome.results
     go.touch()
-    assert carry_out(**{**keys, "budget": {}}).is_complete
+    assert run_plan(**{**keys, "budget": {}}).is_complete
 
 
-def test_what_stop_did_is_told_to_programs_too(
+def test_stop_prints_json(
     toy: Path, tmp_path: Path, agent: Callable[..., str], until: Until, cli: Cli
 ) -> None:
-    patient, out = agent("patient", PATIENT.format(go=str(tmp_path / "go"))), tmp_path / "one"
-    command = [sys.executable, "-m", "mlagentbench", "run", str(toy), "--agent", patient, "--out", str(out)]
+    waiting_agent, out = agent("waiting", WAITING_AGENT.format(go=str(tmp_path / "go"))), tmp_path / "one"
+    command = [
+        sys.executable,
+        "-m",
+        "mlagentbench",
+        "run",
+        str(toy),
+        "--agent",
+        waiting_agent,
+        "--out",
+        str(out),
+    ]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as harness:
         until(lambda: (out / "outputs" / "step-0002.txt").is_file())
         assert json.loads(cli("stop", out, "--json").stdout) == {"stopped": [str(out)], "still": []}

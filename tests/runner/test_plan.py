@@ -15,28 +15,28 @@ from mlagentbench.runner.batch.plan import LIMIT_KEYS, Plan, read_plan
 
 
 @pytest.fixture
-def planned(tmp_path: Path) -> Callable[..., Plan]:
-    """The plan in a file with this text."""
+def read_plan_text(tmp_path: Path) -> Callable[..., Plan]:
+    """Writes a plan file with this text and reads it."""
 
-    def write(text: str, **given: Any) -> Plan:
+    def write(text: str, **overrides: Any) -> Plan:
         (tmp_path / "plan.toml").write_text(text)
-        return read_plan(tmp_path / "plan.toml", given)
+        return read_plan(tmp_path / "plan.toml", overrides)
 
     return write
 
 
 @pytest.fixture
 def script(tmp_path: Path) -> str:
-    """The name of a model that says one thing."""
+    """The name of a model with one scripted reply."""
     (tmp_path / "script").write_text("x")
     return f"scripted:{tmp_path / 'script'}"
 
 
 def test_every_combination_is_a_job_and_agents_without_a_model_run_once(
-    planned: Callable[..., Plan], script: str, tmp_path: Path
+    read_plan_text: Callable[..., Plan], script: str, tmp_path: Path
 ) -> None:
     (tmp_path / "other").write_text("y")
-    plan = planned(f"""
+    plan = read_plan_text(f"""
         tasks = ["house-price", "imdb"]
         agents = ["tuner", {{ name = "research", options = {{ memory = true }} }}, "react"]
         models = ["{script}", "scripted:{tmp_path / "other"}"]
@@ -57,7 +57,7 @@ def test_every_combination_is_a_job_and_agents_without_a_model_run_once(
     }
 
 
-def test_a_simple_job_has_a_simple_name_and_one_that_is_not_told_whole_has_a_hash() -> None:
+def test_a_simple_job_has_a_readable_name_and_others_get_a_hash() -> None:
     assert Job(task="imdb", agent_spec=AgentSpec(agent="tuner"), seed=3).name == "imdb.tuner.s3"
     assert Job(task="imdb", agent_spec=AgentSpec(agent="act", model="local")).name == "imdb.act.local.s0"
     named = Job(task="imdb", agent_spec=AgentSpec(agent="act", model="maker:model-4.1/x y")).name
@@ -91,9 +91,9 @@ def test_two_jobs_share_a_folder_only_if_they_are_the_same(one: Job, other: Job)
     assert set(one.name) <= set("abcdef0123456789s.-_") and not one.name.startswith(".")
 
 
-def test_what_is_typed_takes_the_place_of_what_the_plan_says(planned: Callable[..., Plan]) -> None:
-    text = 'tasks = ["imdb"]\nagents = ["tuner"]\nrepetitions = 4\n[limits]\nsteps = 5\nhours = 2\n[budget]\nhours = 9'
-    plan = planned(text, seeds=[7], limits={"steps": 6}, tasks=["house-price"])
+def test_the_command_line_overrides_the_plan(read_plan_text: Callable[..., Plan]) -> None:
+    text = GOOD + "repetitions = 4\n[limits]\nsteps = 5\nhours = 2\n[budget]\nhours = 9"
+    plan = read_plan_text(text, seeds=[7], limits={"steps": 6}, tasks=["house-price"])
     assert (plan.tasks, plan.seeds, plan.repetitions) == (("house-price",), (7,), 1)
     assert plan.limits == {"steps": 6, "hours": 2.0} and plan.budget.hours == 9
     assert [job.seed for job in plan.expand_jobs()] == [7]
@@ -103,7 +103,7 @@ GOOD = 'tasks = ["imdb"]\nagents = ["tuner"]\n'
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("text", "message"),
     [
         ("tasks = [", "not valid TOML"),
         ("agents = ['tuner']", "tasks: field required"),
@@ -119,7 +119,7 @@ GOOD = 'tasks = ["imdb"]\nagents = ["tuner"]\n'
         (GOOD + "sandbox = 'bag'", "No such sandbox: 'bag'"),
         (GOOD + "edition = 'pocket'", "has no edition 'pocket'"),
         (GOOD.replace("imdb", "atlantis"), "No such task: 'atlantis'"),
-        (GOOD.replace("tuner", "genius"), "no agent 'genius'"),
+        (GOOD.replace("tuner", "genius"), "No such agent: 'genius'"),
         (GOOD.replace("tuner", "human"), "human is interactive and cannot run in a batch"),
         (GOOD.replace("tuner", "react"), "The agent react needs a model"),
         (GOOD.replace("tuner", "react") + "models = ['scripted:nowhere']", "scripted:nowhere cannot be read"),
@@ -130,36 +130,38 @@ GOOD = 'tasks = ["imdb"]\nagents = ["tuner"]\n'
         (GOOD.replace("tuner", "nowhere.py"), "No such file: "),
     ],
 )
-def test_a_mistake_in_a_plan_is_one_line(planned: Callable[..., Plan], text: str, sentence: str) -> None:
+def test_an_error_in_a_plan_is_one_line(read_plan_text: Callable[..., Plan], text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        planned(text).expand_jobs()
-    assert sentence in str(caught.value) and "\n" not in str(caught.value)
+        read_plan_text(text).expand_jobs()
+    assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_a_plan_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+def test_a_missing_plan_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"Cannot read .*plan\.toml: No such file"):
         read_plan(tmp_path / "plan.toml", {})
 
 
 @pytest.mark.parametrize(
-    ("code", "sentence"),
+    ("code", "message"),
     [
         (
             "import os; os._exit(0)",
-            r"deadly\.py exited the interpreter \(exit code 0\) while it was imported",
+            r"crashing\.py exited the interpreter \(exit code 0\) while it was imported",
         ),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", r"deadly\.py was killed by SIGSEGV"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", r"crashing\.py was killed by SIGSEGV"),
         ("x = 1", "must define exactly one Agent, but defines 0"),
         ("1 / 0", "cannot be imported: ZeroDivisionError"),
     ],
 )
-def test_an_agent_file_that_cannot_be_imported_does_no_harm(tmp_path: Path, code: str, sentence: str) -> None:
-    (tmp_path / "deadly.py").write_text(code)
-    with pytest.raises(UsageError, match=sentence):
-        Plan(tasks=("imdb",), agents=[str(tmp_path / "deadly.py")]).expand_jobs()  # type: ignore[arg-type]
+def test_an_agent_file_that_cannot_be_imported_is_a_usage_error(
+    tmp_path: Path, code: str, message: str
+) -> None:
+    (tmp_path / "crashing.py").write_text(code)
+    with pytest.raises(UsageError, match=message):
+        Plan(tasks=("imdb",), agents=[str(tmp_path / "crashing.py")]).expand_jobs()  # type: ignore[arg-type]
 
 
-def test_the_document_tells_of_every_key_and_its_plan_can_be_read() -> None:
+def test_the_guide_documents_every_key_and_its_example_is_valid() -> None:
     text = (Path(__file__).parents[2] / "docs" / "internals" / "scale.md").read_text()
     table = text.partition("| key |")[2].partition("\n\n")[0]
     keys = {key for row in table.splitlines()[2:] for key in re.findall(r"`(\w+)`", row.split("|")[1])}

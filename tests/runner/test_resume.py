@@ -1,4 +1,4 @@
-"""kill -9 at any moment loses nothing: the finished record is that of a run which nobody disturbed."""
+"""Resuming: kill -9 at any moment loses nothing, and the record is that of an undisturbed run."""
 
 import json
 import random
@@ -52,8 +52,8 @@ def quiet(line: str) -> None:
     pass
 
 
-def essence(steps: tuple[Step, ...]) -> list[tuple[object, ...]]:
-    """What must repeat: all but times and memory."""
+def comparable_record(steps: tuple[Step, ...]) -> list[tuple[object, ...]]:
+    """What must be the same in every run: everything but times and memory."""
     masked = re.compile(r"\d+\.\d s, peak memory \d+ MB")
     return [
         (step.number, step.call, masked.sub("", step.observation), step.failed, step.notes) for step in steps
@@ -67,20 +67,20 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_kills_at_random_moments_lose_no_step_and_double_none(
+def test_kills_at_random_moments_lose_no_step_and_repeat_none(
     toy: Path, busy: Path, tmp_path: Path, cli: Cli
 ) -> None:
-    undisturbed = cli("run", toy, "--agent", busy, "--seed", 7, "--out", tmp_path / "calm", "--json")
-    assert undisturbed.returncode == 0, undisturbed.stderr
-    calm = RunFolder(tmp_path / "calm")
-    dice, kills, moments, finished = random.Random(4), 0, set(), 0
+    finished_run = cli("run", toy, "--agent", busy, "--seed", 7, "--out", tmp_path / "undisturbed", "--json")
+    assert finished_run.returncode == 0, finished_run.stderr
+    undisturbed = RunFolder(tmp_path / "undisturbed")
+    rng, kills, moments, finished = random.Random(4), 0, set(), 0
     while (
         kills < 15 or len(moments) < 6 or not finished
-    ):  # how many kills one run takes depends on the machine
+    ):  # how often one run can be killed depends on the machine
         assert kills < 100, "the kills must be spread over the run"
         folder = tmp_path / f"run-{finished}"
-        begin = ["run", toy, "--agent", busy, "--seed", 7, "--out", folder]
-        command = ["resume", folder] if (folder / "run.json").is_file() else begin
+        start = ["run", toy, "--agent", busy, "--seed", 7, "--out", folder]
+        command = ["resume", folder] if (folder / "run.json").is_file() else start
         with subprocess.Popen(
             [sys.executable, "-m", "mlagentbench", *map(str, command)],
             stdout=subprocess.DEVNULL,
@@ -88,10 +88,10 @@ def test_kills_at_random_moments_lose_no_step_and_double_none(
         ) as harness:
             assert harness.stderr
             known = len(RunFolder(folder).steps()) if (folder / "run.json").is_file() else 0
-            for _ in range(known + 1):  # what is replayed, and one step more
+            for _ in range(known + 1):  # the replayed steps, and one more
                 harness.stderr.readline()
             try:
-                harness.communicate(timeout=dice.uniform(0, 0.12))
+                harness.communicate(timeout=rng.uniform(0, 0.12))
             except subprocess.TimeoutExpired:
                 harness.kill()
                 harness.communicate()
@@ -99,12 +99,12 @@ def test_kills_at_random_moments_lose_no_step_and_double_none(
         run = RunFolder(folder)
         steps = run.steps()
         moments.add(len(steps))
-        assert essence(steps) == essence(calm.steps())[: len(steps)]
+        assert comparable_record(steps) == comparable_record(undisturbed.steps())[: len(steps)]
         if run.result:
             finished += 1
             assert (run.result.score, run.result.ending) == (5.0, "submitted")
-            assert run.result.snapshot == (calm.result and calm.result.snapshot)
-            assert essence(steps) == essence(calm.steps())
+            assert run.result.snapshot == (undisturbed.result and undisturbed.result.snapshot)
+            assert comparable_record(steps) == comparable_record(undisturbed.steps())
             clocks = [step.clock for step in steps]
             assert clocks == sorted(clocks) and all(step.clock >= step.seconds for step in steps)
             assert run.result.seconds == round(clocks[-1], 3)
@@ -118,7 +118,7 @@ def act(*texts: str) -> Callable[[Environment], None]:
     return behave
 
 
-def test_resuming_from_a_step_forgets_what_came_later_and_keeps_the_old_result(
+def test_resuming_from_a_step_drops_later_steps_and_archives_the_result(
     play: Play, tmp_path: Path, setup: Setup
 ) -> None:
     assert play(act("1", "2", "3", "4")).steps == 4
@@ -139,7 +139,7 @@ def test_resuming_from_a_step_forgets_what_came_later_and_keeps_the_old_result(
             folder.rewind(wrong)
 
 
-KILLED = """
+KILL_DURING_REWIND = """
 import os, shutil, signal, sys
 from itertools import count
 from pathlib import Path
@@ -175,17 +175,17 @@ for left in count(1):
 """
 
 
-def test_a_kill_anywhere_in_going_back_leaves_a_whole_result_or_a_run_that_goes_on(
+def test_a_kill_anywhere_in_a_rewind_leaves_a_finished_run_or_one_that_can_be_resumed(
     play: Play, tmp_path: Path
 ) -> None:
     def chat(env: Environment) -> None:
         for number in range(4):
-            said = env.ask([Message(role="user", text=f"{number}?")]).text
-            env.step(Call(action="Write File", args={"file_name": "a", "content": said}))
+            reply = env.ask([Message(role="user", text=f"{number}?")]).text
+            env.step(Call(action="Write File", args={"file_name": "a", "content": reply}))
 
     words = ["one", "two", "three", "four"]
     done = play(chat, models={"main": FakeModel(words)})
-    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "run")], check=True)
+    subprocess.run([sys.executable, "-c", KILL_DURING_REWIND, str(tmp_path / "run")], check=True)
     states = set()
     for copy in sorted(tmp_path.glob("killed-*")):
         folder = RunFolder(copy)
@@ -201,7 +201,7 @@ def test_a_kill_anywhere_in_going_back_leaves_a_whole_result_or_a_run_that_goes_
     assert {(False, 4, 4, 4), (True, 4, 4, 4), (True, 2, 4, 4), (True, 2, 2, 4), (True, 2, 2, 2)} == states
 
 
-def test_a_record_that_is_damaged_is_left_as_it_was(play: Play, tmp_path: Path) -> None:
+def test_a_damaged_record_is_not_changed_by_a_rewind(play: Play, tmp_path: Path) -> None:
     play(act("1", "2", "3", "4"))
     manifest = tmp_path / "run" / "snapshots" / "manifest.jsonl"
     lines = manifest.read_bytes().splitlines(keepends=True)
@@ -220,7 +220,7 @@ def test_a_finished_run_is_not_resumed_by_accident(toy: Path, tmp_path: Path, cl
     assert (again.ending, again.steps) == ("submitted", 2)
 
 
-def test_an_agent_that_stops_before_its_record_ends_is_a_fault(play: Play) -> None:
+def test_an_agent_that_stops_before_the_end_of_its_record_is_a_fault(play: Play) -> None:
     play(act("1", "2", "3"))
     result = play(act("1"))
     assert (
@@ -231,7 +231,7 @@ def test_an_agent_that_stops_before_its_record_ends_is_a_fault(play: Play) -> No
     assert play(act("1", "2", "3")).ending == "stopped"
 
 
-def test_a_torn_last_line_is_a_step_that_never_was(play: Play, tmp_path: Path) -> None:
+def test_an_incomplete_last_line_is_not_a_step(play: Play, tmp_path: Path) -> None:
     play(act("1", "2"))
     trace = tmp_path / "run" / "trace.jsonl"
     whole = trace.read_bytes()
@@ -241,7 +241,7 @@ def test_a_torn_last_line_is_a_step_that_never_was(play: Play, tmp_path: Path) -
     assert play(act("1", "2", "three")).steps == 3
 
 
-def test_what_the_dead_left_half_written_is_gone_after_a_resume(play: Play, tmp_path: Path) -> None:
+def test_partial_files_of_a_killed_process_are_removed_on_resume(play: Play, tmp_path: Path) -> None:
     play(act("1"))
     strays = [tmp_path / "run" / name for name in (".run-7.json", "result.json.part", "crash.txt.part")]
     for stray in strays:
@@ -250,7 +250,7 @@ def test_what_the_dead_left_half_written_is_gone_after_a_resume(play: Play, tmp_
     assert not any(stray.exists() for stray in strays)
 
 
-def test_a_workspace_that_is_gone_or_spoiled_is_made_again(play: Play, tmp_path: Path) -> None:
+def test_a_missing_or_modified_workspace_is_restored_on_resume(play: Play, tmp_path: Path) -> None:
     play(act("1", "2"))
     shutil.rmtree(tmp_path / "run" / "workspace")
     play(act("1", "2", "3"))
@@ -262,7 +262,7 @@ def test_a_workspace_that_is_gone_or_spoiled_is_made_again(play: Play, tmp_path:
     assert not (tmp_path / "run" / "workspace" / "stray").exists()
 
 
-def test_a_run_moves_to_another_place_with_another_cache(
+def test_a_run_can_be_moved_to_another_folder_and_another_cache(
     play: Play, tmp_path: Path, setup: Setup, cli: Cli, busy: Path, toy: Path
 ) -> None:
     home = setup.data.folder.parents[2]
@@ -287,7 +287,7 @@ def test_a_run_moves_to_another_place_with_another_cache(
     assert (result["score"], result["steps"], result["folder"]) == (5.0, 17, str(moved))
 
 
-def test_a_run_whose_task_changed_does_not_go_on(
+def test_a_run_whose_task_changed_cannot_be_resumed(
     variant: Callable[..., Path], tmp_path: Path, cli: Cli
 ) -> None:
     task = variant({})

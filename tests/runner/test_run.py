@@ -30,7 +30,9 @@ def win(env: Environment) -> None:
     env.step(SUBMIT)
 
 
-def test_a_run_leaves_everything_that_is_known_of_it(play: Play, tmp_path: Path, setup: Setup) -> None:
+def test_a_run_folder_holds_the_spec_the_steps_and_the_result(
+    play: Play, tmp_path: Path, setup: Setup
+) -> None:
     result = play(win)
     assert (result.ending, result.score, result.success, result.valid) == ("submitted", 0.0, True, True)
     assert (result.baseline, result.improvement, result.steps) == (5.0, 1.0, 2)
@@ -40,7 +42,7 @@ def test_a_run_leaves_everything_that_is_known_of_it(play: Play, tmp_path: Path,
     assert folder.spec.baseline == setup.task.edition("open").baseline
     assert [step.call.action for step in folder.steps()] == ["Write File", "Final Answer"]
     assert result.seconds == round(folder.steps()[-1].clock, 3) > 0
-    assert str(tmp_path) not in (tmp_path / "run" / "result.json").read_text()  # it may be moved
+    assert str(tmp_path) not in (tmp_path / "run" / "result.json").read_text()  # a run may be moved
 
 
 def test_an_agent_that_returns_without_submitting_is_graded(play: Play) -> None:
@@ -61,7 +63,7 @@ class Clumsy(Agent):
 """
 
 
-def test_an_agent_that_raises_is_graded_and_the_note_says_where(setup: Setup, tmp_path: Path) -> None:
+def test_an_agent_that_raises_is_graded_and_the_note_names_the_line(setup: Setup, tmp_path: Path) -> None:
     (tmp_path / "clumsy.py").write_text(CRASH)
     result = start_run(setup, str(tmp_path / "clumsy.py"), tmp_path / "run")
     assert (result.agent, result.ending, result.score) == ("clumsy.py", "crashed", 5.0)
@@ -74,7 +76,7 @@ def test_an_agent_that_raises_is_graded_and_the_note_says_where(setup: Setup, tm
 @pytest.mark.parametrize(
     "error", [SystemExit(0), RecursionError("deep"), UsageError("x"), AssertionError(), StopIteration()]
 )
-def test_whatever_an_agent_raises_is_its_own_failure(play: Play, error: BaseException) -> None:
+def test_any_exception_of_an_agent_is_a_crash_of_the_agent(play: Play, error: BaseException) -> None:
     def crash(env: Environment) -> None:
         raise error
 
@@ -83,7 +85,7 @@ def test_whatever_an_agent_raises_is_its_own_failure(play: Play, error: BaseExce
     assert not result.valid and not result.success
 
 
-def test_an_agent_that_acts_past_its_end_is_stopped_and_not_blamed(play: Play) -> None:
+def test_an_agent_that_acts_after_the_end_is_stopped(play: Play) -> None:
     def insist(env: Environment) -> None:
         while True:
             env.step(EXECUTE)
@@ -91,12 +93,12 @@ def test_an_agent_that_acts_past_its_end_is_stopped_and_not_blamed(play: Play) -
     result = play(insist, steps=3)
     assert (result.ending, result.steps, result.note, result.score) == ("steps", 3, "", 5.0)
 
-    def insist_deaf(env: Environment) -> None:
+    def insist_ignoring_errors(env: Environment) -> None:
         while True:
             with suppress(Exception):
                 env.step(Call(action="List Files"))
 
-    result = play(insist_deaf, "deaf", steps=3)
+    result = play(insist_ignoring_errors, "deaf", steps=3)
     assert (result.ending, result.steps) == (
         "steps",
         3,
@@ -110,7 +112,7 @@ def test_an_agent_that_acts_past_its_end_is_stopped_and_not_blamed(play: Play) -
     assert (result.ending, result.steps, result.score) == ("submitted", 2, 0.0)
 
 
-def test_an_agent_that_does_nothing_leaves_an_invalid_submission_and_no_zero(play: Play) -> None:
+def test_an_agent_that_does_nothing_has_an_invalid_submission_and_no_score(play: Play) -> None:
     result = play(lambda env: None)
     assert (result.ending, result.score, result.valid) == ("stopped", None, False)
     assert result.note == "submission.csv is missing" and result.baseline == 5.0
@@ -135,7 +137,7 @@ def grade(submission, private):
         ("open('submission.csv', 'wb').write(bytes(range(256)))", "not a csv file in UTF-8"),
     ],
 )
-def test_a_submission_that_is_no_csv_is_invalid_with_a_sentence(
+def test_a_submission_that_is_not_a_csv_file_is_invalid_with_a_reason(
     play: Play, variant: Callable[..., Path], script: str, note: str
 ) -> None:
     def spoil(env: Environment) -> None:
@@ -148,11 +150,13 @@ def test_a_submission_that_is_no_csv_is_invalid_with_a_sentence(
     assert note in result.note
 
 
-def test_a_fault_voids_the_run_even_if_the_agent_catches_everything(play: Play, tmp_path: Path) -> None:
+def test_a_run_with_a_fault_has_no_score_even_if_the_agent_catches_every_exception(
+    play: Play, tmp_path: Path
+) -> None:
     def ignore(env: Environment) -> None:
         env.step(write("submission.csv", PERFECT))
         env.context.store.folder.rename(tmp_path / "gone")
-        env.context.store.folder.write_text("the disk went mad")
+        env.context.store.folder.write_text("disk error")
         for _ in range(3):
             with suppress(Exception):
                 env.step(write("x", "y"))
@@ -162,7 +166,7 @@ def test_a_fault_voids_the_run_even_if_the_agent_catches_everything(play: Play, 
     assert "snapshot" in result.note or "manifest" in result.note
 
 
-def test_whatever_error_of_ours_grading_raises_ends_the_run_as_a_fault(
+def test_any_error_of_the_harness_during_grading_is_a_fault(
     play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "no folder").touch()
@@ -176,7 +180,7 @@ def test_whatever_error_of_ours_grading_raises_ends_the_run_as_a_fault(
     assert result.note.startswith("UsageError: Cannot use ")
 
 
-def test_a_fault_is_recorded_as_one_and_can_be_resumed(play: Play, tmp_path: Path) -> None:
+def test_a_fault_is_recorded_and_the_run_can_be_resumed(play: Play, tmp_path: Path) -> None:
     outputs = tmp_path / "run" / "outputs"
 
     def act(env: Environment) -> None:
@@ -185,11 +189,11 @@ def test_a_fault_is_recorded_as_one_and_can_be_resumed(play: Play, tmp_path: Pat
             env.step(EXECUTE)
 
     outputs.parent.mkdir()
-    folder_made: list[Any] = []
+    created: list[Any] = []
 
     def sabotage(env: Environment) -> None:
-        if not folder_made:
-            folder_made.append(outputs.write_text("in the way"))
+        if not created:
+            created.append(outputs.write_text("in the way"))
         act(env)
 
     result = play(sabotage)
@@ -201,7 +205,7 @@ def test_a_fault_is_recorded_as_one_and_can_be_resumed(play: Play, tmp_path: Pat
     assert (tmp_path / "run" / "result-1.json").is_file()
 
 
-def test_a_folder_with_anything_in_it_is_refused(setup: Setup, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_empty_is_refused(setup: Setup, tmp_path: Path) -> None:
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").touch()
     with pytest.raises(UsageError, match="is not empty"):
@@ -212,7 +216,7 @@ def test_a_folder_with_anything_in_it_is_refused(setup: Setup, tmp_path: Path) -
         start_run(setup, "nothing", tmp_path / "taken" / "file" / "below")
 
 
-FULL = """
+FULL_DISK_SCRIPT = """
 import os, resource, signal, sys
 from pathlib import Path
 from mlagentbench.errors import UsageError
@@ -220,8 +224,8 @@ from mlagentbench.runner.folder import RunFolder
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 spec, folder, agent = RunFolder(Path(sys.argv[1])).spec, Path(sys.argv[2]), Path(sys.argv[3])
-for most in (0, 100, agent.stat().st_size):
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+for limit in (0, 100, agent.stat().st_size):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
     try:
         RunFolder.create(folder, spec, agent)
     except UsageError as error:
@@ -230,11 +234,11 @@ for most in (0, 100, agent.stat().st_size):
 """
 
 
-def test_a_beginning_that_fails_leaves_an_empty_folder(play: Play, setup: Setup, tmp_path: Path) -> None:
+def test_a_failed_creation_leaves_an_empty_folder(play: Play, setup: Setup, tmp_path: Path) -> None:
     play(lambda env: None)
     agent = tmp_path / "agent.py"
-    agent.write_text("# by nobody\n" * 20)
-    command = [sys.executable, "-c", FULL, tmp_path / "run", tmp_path / "new", agent]
+    agent.write_text("# an agent\n" * 20)
+    command = [sys.executable, "-c", FULL_DISK_SCRIPT, tmp_path / "run", tmp_path / "new", agent]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == f"Cannot create a run in {tmp_path / 'new'}: File too large\n[]\n" * 3
     assert start_run(setup, "baseline", tmp_path / "new").score == 5.0
@@ -249,7 +253,7 @@ def test_a_beginning_that_fails_leaves_an_empty_folder(play: Play, setup: Setup,
         start_run(setup, "baseline", tmp_path / "full")
 
 
-def test_two_runs_at_once_in_one_folder_are_refused(play: Play, tmp_path: Path, setup: Setup) -> None:
+def test_two_processes_cannot_run_in_one_folder(play: Play, tmp_path: Path, setup: Setup) -> None:
     refused = []
 
     def act(env: Environment) -> None:
@@ -271,20 +275,20 @@ def test_an_unsandboxed_run_is_marked(toy: Path, play: Play) -> None:
 
 
 def test_a_baseline_is_measured_over_seeds(setup: Setup, variant: Callable[..., Path]) -> None:
-    said: list[str] = []
-    found, scores = measure_baseline(setup, 2, said.append)
-    assert scores == [5.0, 5.0] and (found.mean, found.sd, found.n) == (5.0, 0.0, 2)
-    assert said == ["run 1 of 2: score 5", "run 2 of 2: score 5"]
+    lines: list[str] = []
+    baseline, scores = measure_baseline(setup, 2, lines.append)
+    assert scores == [5.0, 5.0] and (baseline.mean, baseline.sd, baseline.n) == (5.0, 0.0, 2)
+    assert lines == ["run 1 of 2: score 5", "run 2 of 2: score 5"]
     silent = prepare_setup(
-        str(variant({"starter/train.py": "print('nothing')\n"})), "open", "bwrap", said.append
+        str(variant({"starter/train.py": "print('nothing')\n"})), "open", "bwrap", lines.append
     )
     with pytest.raises(
         Fault, match=r"The starter of toy leaves no valid submission: submission\.csv is missing"
     ):
-        measure_baseline(silent, 2, said.append)
+        measure_baseline(silent, 2, lines.append)
 
 
-def test_a_task_whose_baseline_nobody_knows_is_scored_and_not_judged(
+def test_a_task_without_a_baseline_is_scored_without_a_verdict(
     variant: Callable[..., Path], play: Play, toy: Path
 ) -> None:
     toml = (toy / "task.toml").read_text().replace("baseline =", "# baseline =")

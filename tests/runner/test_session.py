@@ -1,4 +1,4 @@
-"""Runs that are stepped from outside: the same folders, the same endings, the same resume."""
+"""Sessions: the same folders, endings and resume as runs of an agent."""
 
 import subprocess
 import sys
@@ -36,61 +36,61 @@ def repl(command: str) -> Call:
     return Call(action="Python REPL", args={"command": command})
 
 
-def test_a_session_leaves_the_folder_of_any_run(setup: Setup, tmp_path: Path) -> None:
-    with open_session(setup, "somebody", tmp_path / "run", seed=3) as played:
-        assert (played.done, played.result, played.remaining_budget) == (
+def test_a_session_writes_the_same_folder_as_a_run(setup: Setup, tmp_path: Path) -> None:
+    with open_session(setup, "outside-program", tmp_path / "run", seed=3) as session:
+        assert (session.done, session.result, session.remaining_budget) == (
             False,
             None,
             "20 of 20 steps and 30 min 00 s left",
         )
-        step = played.step(write("submission.csv", PERFECT))
+        step = session.step(write("submission.csv", PERFECT))
         assert (step.number, step.failed) == (1, False)
-        assert played.remaining_budget.startswith("19 of 20 steps")
-        played.step(SUBMIT)
-        assert played.done and played.result is None  # not graded before anybody wants to know
-    result = played.result
+        assert session.remaining_budget.startswith("19 of 20 steps")
+        session.step(SUBMIT)
+        assert session.done and session.result is None  # graded only when the session is finished
+    result = session.result
     assert result and (result.ending, result.score, result.success) == ("submitted", 0.0, True)
-    assert (result.agent, result.seed, result.steps) == ("somebody", 3, 2)
+    assert (result.agent, result.seed, result.steps) == ("outside-program", 3, 2)
     folder = RunFolder(tmp_path / "run")
     assert folder.result == result
     assert [check.what for check in verify_run(folder, setup) if not check.holds] == []
 
 
-def test_nothing_is_done_after_the_end(setup: Setup, tmp_path: Path) -> None:
-    with open_session(setup, "somebody", tmp_path / "run") as played:
-        played.step(SUBMIT)
-        for _ in range(150):  # patience with outsiders has no end
+def test_no_step_can_be_taken_after_the_end(setup: Setup, tmp_path: Path) -> None:
+    with open_session(setup, "outside-program", tmp_path / "run") as session:
+        session.step(SUBMIT)
+        for _ in range(150):  # unlike an agent, a session is never killed for this
             with pytest.raises(RunOver, match="submitted"):
-                played.step(EXECUTE)
-        first = played.finish()
-        assert played.finish() is first
+                session.step(EXECUTE)
+        first = session.finish()
+        assert session.finish() is first
     assert RunFolder(tmp_path / "run").steps()[-1].number == 1
     assert first.note == "submission.csv is missing"
 
 
-def test_a_session_that_closes_without_an_answer_is_graded_as_stopped(setup: Setup, tmp_path: Path) -> None:
-    with open_session(setup, "somebody", tmp_path / "run") as played:
-        played.step(EXECUTE)
-    assert played.result and (played.result.ending, played.result.score) == ("stopped", 5.0)
+def test_a_session_that_closes_without_submitting_is_graded_as_stopped(setup: Setup, tmp_path: Path) -> None:
+    with open_session(setup, "outside-program", tmp_path / "run") as session:
+        session.step(EXECUTE)
+    assert session.result and (session.result.ending, session.result.score) == ("stopped", 5.0)
     with pytest.raises(RunOver, match="stopped"):
-        played.step(EXECUTE)
+        session.step(EXECUTE)
 
 
 def test_a_limit_ends_a_session(setup: Setup, tmp_path: Path) -> None:
-    with open_session(setup, "somebody", tmp_path / "run", limits={"steps": 1}) as played:
-        played.step(EXECUTE)
-        assert played.done
-    assert played.result and (played.result.ending, played.result.score) == ("steps", 5.0)
+    with open_session(setup, "outside-program", tmp_path / "run", limits={"steps": 1}) as session:
+        session.step(EXECUTE)
+        assert session.done
+    assert session.result and (session.result.ending, session.result.score) == ("steps", 5.0)
 
 
-def test_a_session_that_is_left_goes_on_where_it_was(setup: Setup, tmp_path: Path) -> None:
-    with open_session(setup, "somebody", tmp_path / "run") as played:
-        played.step(write("note.txt", "here"))
-        played.step(repl("remembered = 41"))
-        played.suspend()
-    assert played.result is None and played.done
+def test_a_suspended_session_can_be_reopened(setup: Setup, tmp_path: Path) -> None:
+    with open_session(setup, "outside-program", tmp_path / "run") as session:
+        session.step(write("note.txt", "here"))
+        session.step(repl("remembered = 41"))
+        session.suspend()
+    assert session.result is None and session.done
     assert not (tmp_path / "run" / "result.json").exists()
-    with pytest.raises(UsageError, match=r"taken by another program \(somebody\)"):
+    with pytest.raises(UsageError, match=r"taken by another program \(outside-program\)"):
         resume_run(tmp_path / "run", None, quiet)
     with reopen_session(tmp_path / "run", quiet) as again:
         assert [step.number for step in again.env.steps] == [1, 2]
@@ -107,119 +107,128 @@ def test_a_session_that_is_left_goes_on_where_it_was(setup: Setup, tmp_path: Pat
         earlier.suspend()
 
 
-def test_what_the_holder_raises_leaves_the_run_to_be_resumed(setup: Setup, tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), open_session(setup, "somebody", tmp_path / "run") as played:
-        played.step(EXECUTE)
+def test_after_an_exception_in_the_block_the_session_can_be_reopened(setup: Setup, tmp_path: Path) -> None:
+    with (
+        pytest.raises(ZeroDivisionError),
+        open_session(setup, "outside-program", tmp_path / "run") as session,
+    ):
+        session.step(EXECUTE)
         raise ZeroDivisionError
     assert RunFolder(tmp_path / "run").result is None
     with reopen_session(tmp_path / "run", quiet) as again:
         assert again.step(SUBMIT).number == 2
 
 
-def test_a_submission_that_was_not_graded_any_more_is_graded_on_resume(setup: Setup, tmp_path: Path) -> None:
-    with open_session(setup, "somebody", tmp_path / "run") as played:
-        played.step(write("submission.csv", PERFECT))
-        played.step(SUBMIT)
-        played.suspend()
+def test_a_submission_that_was_not_graded_is_graded_when_reopened(setup: Setup, tmp_path: Path) -> None:
+    with open_session(setup, "outside-program", tmp_path / "run") as session:
+        session.step(write("submission.csv", PERFECT))
+        session.step(SUBMIT)
+        session.suspend()
     with reopen_session(tmp_path / "run", quiet) as again:
         assert again.done
     assert again.result and (again.result.ending, again.result.score) == ("submitted", 0.0)
 
 
-def test_calls_at_once_are_served_in_turn(setup: Setup, tmp_path: Path) -> None:
-    with open_session(setup, "somebody", tmp_path / "run") as played, ThreadPoolExecutor(8) as threads:
+def test_parallel_calls_are_executed_one_at_a_time(setup: Setup, tmp_path: Path) -> None:
+    with (
+        open_session(setup, "outside-program", tmp_path / "run") as session,
+        ThreadPoolExecutor(8) as threads,
+    ):
         calls = [write(f"{number}.txt", str(number)) for number in range(8)]
-        steps = list(threads.map(played.step, calls))
-        played.suspend()
+        steps = list(threads.map(session.step, calls))
+        session.suspend()
     assert sorted(step.number for step in steps) == list(range(1, 9))
     assert [step.call for step in steps] == calls
     assert [step.number for step in RunFolder(tmp_path / "run").steps()] == list(range(1, 9))
 
 
-def test_leaving_cuts_off_the_step_under_way(setup: Setup, tmp_path: Path, until: Until) -> None:
-    with open_session(setup, "somebody", tmp_path / "run") as played:
-        played.step(write("forever.py", "import time\nprint('on', flush=True)\ntime.sleep(600)\n"))
-        ended: list[BaseException] = []
-        worker = Thread(target=_forever, args=(played, ended))
+def test_suspending_interrupts_the_step_in_progress(setup: Setup, tmp_path: Path, until: Until) -> None:
+    with open_session(setup, "outside-program", tmp_path / "run") as session:
+        session.step(write("forever.py", "import time\nprint('on', flush=True)\ntime.sleep(600)\n"))
+        errors: list[BaseException] = []
+        worker = Thread(target=take_endless_step, args=(session, errors))
         worker.start()
-        until(lambda: played.env.context.output and played.env.context.output.last_line)
-        played.suspend()
+        until(lambda: session.env.context.output and session.env.context.output.last_line)
+        session.suspend()
         worker.join()
-    assert [type(error) for error in ended] == [Stopped]
+    assert [type(error) for error in errors] == [Stopped]
     assert len(RunFolder(tmp_path / "run").steps()) == 1
 
 
-def _forever(played: Session, ended: list[BaseException]) -> None:
+def take_endless_step(session: Session, errors: list[BaseException]) -> None:
     try:
-        played.step(Call(action="Execute Script", args={"script_name": "forever.py"}))
+        session.step(Call(action="Execute Script", args={"script_name": "forever.py"}))
     except Stopped as stopped:
-        ended.append(stopped)
+        errors.append(stopped)
 
 
-def test_a_fault_in_a_step_voids_the_run(setup: Setup, tmp_path: Path) -> None:
-    with pytest.raises(Fault), open_session(setup, "somebody", tmp_path / "run") as played:
-        (tmp_path / "run" / "trace.jsonl").mkdir()  # where a line should go
-        played.step(EXECUTE)
-    assert played.result and (played.result.ending, played.result.score) == ("fault", None)
+def test_a_session_with_a_fault_has_no_score(setup: Setup, tmp_path: Path) -> None:
+    with pytest.raises(Fault), open_session(setup, "outside-program", tmp_path / "run") as session:
+        (tmp_path / "run" / "trace.jsonl").mkdir()  # so that no line can be written
+        session.step(EXECUTE)
+    assert session.result and (session.result.ending, session.result.score) == ("fault", None)
     (tmp_path / "run" / "trace.jsonl").rmdir()
     with reopen_session(tmp_path / "run", quiet) as again:
         again.step(EXECUTE)
     assert again.result and (again.result.ending, again.result.score) == ("stopped", 5.0)
 
 
-def test_a_grader_that_fails_is_a_fault_here_too(variant: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_grader_that_fails_is_a_fault_of_a_session(variant: Callable[..., Path], tmp_path: Path) -> None:
     broken = variant({"grade.py": "def grade(submission, private):\n    raise RuntimeError('oh')\n"})
     with open_session(
-        prepare_setup(str(broken), "open", "bwrap", quiet), "somebody", tmp_path / "run"
-    ) as played:
-        played.step(write("submission.csv", PERFECT))
-    assert played.result and played.result.ending == "fault" and "oh" in played.result.note
+        prepare_setup(str(broken), "open", "bwrap", quiet), "outside-program", tmp_path / "run"
+    ) as session:
+        session.step(write("submission.csv", PERFECT))
+    assert session.result and session.result.ending == "fault" and "oh" in session.result.note
 
 
-def test_actions_that_need_a_model_ask_the_one_that_is_given(setup: Setup, tmp_path: Path) -> None:
+def test_actions_that_need_a_model_use_the_one_passed_to_the_session(setup: Setup, tmp_path: Path) -> None:
     reading = Call(
         action="Understand File", args={"file_name": "train.py", "things_to_look_for": "the guess"}
     )
-    who = AgentSpec(agent="somebody", model="parrot")
+    agent_spec = AgentSpec(agent="outside-program", model="parrot")
     with open_session(
-        setup, who, tmp_path / "run", models={"main": FakeModel(["It guesses 9.5."])}
-    ) as played:
-        assert "It guesses 9.5." in played.step(reading).observation
-        played.suspend()
+        setup, agent_spec, tmp_path / "run", models={"main": FakeModel(["It guesses 9.5."])}
+    ) as session:
+        assert "It guesses 9.5." in session.step(reading).observation
+        session.suspend()
     with reopen_session(tmp_path / "run", quiet, models={"main": FakeModel(["-", "Still."])}) as again:
         assert "Still." in again.step(reading).observation
     assert again.result and (again.result.model, again.result.tokens) == ("parrot", 80)
-    with open_session(setup, "nobody's model", tmp_path / "other") as without:
+    with open_session(setup, "no-model", tmp_path / "other") as without:
         assert without.step(reading).failed
 
 
-def test_dollars_need_a_price_here_too(setup: Setup, tmp_path: Path) -> None:
-    dear = FakeModel([])
-    dear.price = None
+def test_a_dollar_limit_of_a_session_needs_a_price(setup: Setup, tmp_path: Path) -> None:
+    unpriced = FakeModel([])
+    unpriced.price = None
     with (
         pytest.raises(UsageError, match="no price is known for the main model"),
-        open_session(setup, "somebody", tmp_path / "run", limits={"dollars": 1}, models={"main": dear}),
+        open_session(
+            setup, "outside-program", tmp_path / "run", limits={"dollars": 1}, models={"main": unpriced}
+        ),
     ):
         pass
     assert not (tmp_path / "run").exists()
 
 
-KILLED = """
+KILLED_SESSION = """
 import os, sys
 from pathlib import Path
 from mlagentbench.records import Call
 from mlagentbench.runner.session import open_session
 from mlagentbench.runner.setup import prepare_setup
 
-with open_session(prepare_setup(sys.argv[1], "open", "bwrap", print), "somebody", Path(sys.argv[2])) as played:
-    played.step(Call(action="Write File", args={"file_name": "note.txt", "content": "here"}))
+setup = prepare_setup(sys.argv[1], "open", "bwrap", print)
+with open_session(setup, "outside-program", Path(sys.argv[2])) as session:
+    session.step(Call(action="Write File", args={"file_name": "note.txt", "content": "here"}))
     os.kill(os.getpid(), 9)
 """
 
 
-def test_a_killed_holder_loses_no_step(toy: Path, tmp_path: Path) -> None:
+def test_a_killed_process_loses_no_step_of_a_session(toy: Path, tmp_path: Path) -> None:
     killed = subprocess.run(
-        [sys.executable, "-c", KILLED, str(toy), str(tmp_path / "run")], check=False, timeout=60
+        [sys.executable, "-c", KILLED_SESSION, str(toy), str(tmp_path / "run")], check=False, timeout=60
     )
     assert killed.returncode == -9
     with reopen_session(tmp_path / "run", quiet) as again:
@@ -227,11 +236,11 @@ def test_a_killed_holder_loses_no_step(toy: Path, tmp_path: Path) -> None:
     assert (seen.number, seen.observation.strip()) == (2, "here")
 
 
-def test_a_folder_has_one_holder(setup: Setup, tmp_path: Path) -> None:
-    with open_session(setup, "somebody", tmp_path / "run") as played:
+def test_two_sessions_cannot_share_a_folder(setup: Setup, tmp_path: Path) -> None:
+    with open_session(setup, "outside-program", tmp_path / "run") as session:
         with (
             pytest.raises(UsageError, match="Another process is running"),
             reopen_session(tmp_path / "run", quiet),
         ):
             pass
-        played.suspend()
+        session.suspend()

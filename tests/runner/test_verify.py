@@ -16,7 +16,7 @@ Play = Callable[..., Result]
 ROWS = "id,value\n" + "".join(f"{n},{n + 0.5}\n" for n in range(10))
 
 
-def honest(env: Environment) -> None:
+def act(env: Environment) -> None:
     for content in ("id,value\n", ROWS.replace(".5", ".5e0").replace("0,0.5e0", "0,30.5"), ROWS):
         env.step(Call(action="Write File", args={"file_name": "submission.csv", "content": content}))
         env.step(Call(action="List Files"))
@@ -25,7 +25,7 @@ def honest(env: Environment) -> None:
     env.step(Call(action="Final Answer", args={"final_answer": ""}))
 
 
-LIGHT = """
+FAST_GRADER = """
 from mlagentbench.errors import InvalidSubmission
 
 
@@ -39,13 +39,15 @@ def grade(submission, private):
 
 @pytest.fixture
 def setup(variant: Callable[..., Path]) -> Setup:
-    """The toy with a grader that starts at once."""
-    return prepare_setup(str(variant({"grade.py": LIGHT}, "light")), "open", "bwrap", lambda line: None)
+    """The toy task with a grader that imports nothing slow."""
+    return prepare_setup(
+        str(variant({"grade.py": FAST_GRADER}, "fast-grader")), "open", "bwrap", lambda line: None
+    )
 
 
 @pytest.fixture
 def run(play: Play, tmp_path: Path, setup: Setup) -> RunFolder:
-    assert play(honest, setup=setup).success
+    assert play(act, setup=setup).success
     return RunFolder(tmp_path / "run")
 
 
@@ -57,8 +59,8 @@ def edit(path: Path, **changes: Any) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
-def test_an_honest_run_passes_and_every_single_edit_of_it_fails(run: RunFolder, setup: Setup) -> None:
-    """One run for all the edits, each taken back again: grading is what costs."""
+def test_an_unchanged_run_passes_and_every_single_edit_of_it_fails(run: RunFolder, setup: Setup) -> None:
+    """One run for all the edits, each of which is undone: grading is the slow part."""
     assert failures(run, setup) == {}
     results = run.path / "result.json"
     original = results.read_bytes()
@@ -70,12 +72,12 @@ def test_an_honest_run_passes_and_every_single_edit_of_it_fails(run: RunFolder, 
         "steps": 4,
         "agent": "genius",
         "unsandboxed": True,
-        "violations": ["none of mine"],
+        "violations": ["made up"],
     }.items():
         edit(results, **{name: value})
         assert f"result.json: {name}" in failures(run, setup), name
         results.write_bytes(original)
-    edit(results, ending="fault")  # so that nobody grades it again
+    edit(results, ending="fault")  # so that it is not graded again
     assert {"result.json: score", "result.json: success"} <= failures(run, setup).keys()
     edit(results, ending="steps")
     assert "the ending matches the recorded steps" in failures(run, setup)
@@ -126,7 +128,7 @@ def failures_of_store(run: RunFolder, setup: Setup) -> str:
     return "; ".join(run.open_store(setup.data, writable=False).find_problems())
 
 
-def test_another_baseline_or_task_than_the_run_used_fails(
+def test_a_different_baseline_or_task_fails(
     run: RunFolder, setup: Setup, variant: Callable[..., Path]
 ) -> None:
     other = prepare_setup(
@@ -134,13 +136,13 @@ def test_another_baseline_or_task_than_the_run_used_fails(
     )
     assert "the task is the one that the run used" in failures(run, other)
     edit(run.path / "run.json", baseline={"mean": 1e6, "sd": 0.1, "n": 8})
-    found = failures(run, setup)
-    assert {"the baseline is the known one", "result.json: baseline"} <= found.keys()
+    failed = failures(run, setup)
+    assert {"the baseline is the known one", "result.json: baseline"} <= failed.keys()
 
 
 def test_an_unfinished_run_cannot_be_verified(run: RunFolder, setup: Setup) -> None:
     (run.path / "result.json").unlink()
-    with pytest.raises(UsageError, match="is not finished. To continue it: mlagentbench resume"):
+    with pytest.raises(UsageError, match=r"is not finished\. To continue it: mlagentbench resume"):
         verify_run(run, setup)
 
 
@@ -153,28 +155,29 @@ def scripted_run(cli: Any, toy: Path, tmp_path: Path) -> Path:
     done = 'Thought: enough\nAction: Final Answer\nAction Input: {"final_answer": "x"}'
     script.write_text(f"{look}\n=====\n{look}\n=====\n{done}")
     cli("run", toy, "--agent", "react", "--model", f"scripted:{script}", "--out", out)
-    script.unlink()  # the record is enough
+    script.unlink()  # the replay must not need it
     return out
 
 
 def test_a_language_agent_is_replayed_from_its_record(cli: Any, toy: Path, tmp_path: Path) -> None:
     out = scripted_run(cli, toy, tmp_path)
-    found = {check["what"]: check for check in json.loads(cli("verify", out, "--json").stdout)}
-    assert found[SAME]["holds"] and all(check["holds"] for check in found.values())
+    checks = {check["what"]: check for check in json.loads(cli("verify", out, "--json").stdout)}
+    assert checks[SAME]["holds"] and all(check["holds"] for check in checks.values())
 
 
-def test_a_record_that_the_agent_would_not_have_made_fails(cli: Any, toy: Path, tmp_path: Path) -> None:
+def test_a_record_that_the_agent_cannot_reproduce_fails(cli: Any, toy: Path, tmp_path: Path) -> None:
     out = scripted_run(cli, toy, tmp_path)
     calls = out / "model_calls.jsonl"
     calls.write_text(calls.read_text().replace("Thought: look", "Thought: peek", 1))
-    found = {check["what"]: check for check in json.loads(cli("verify", out, "--json").stdout)}
-    assert not found[SAME]["holds"] and "Replay diverged at step 1" in found[SAME]["detail"]
+    checks = {check["what"]: check for check in json.loads(cli("verify", out, "--json").stdout)}
+    assert not checks[SAME]["holds"] and "Replay diverged at step 1" in checks[SAME]["detail"]
 
 
 def test_an_agent_from_a_file_is_replayed_only_if_it_is_trusted(cli: Any, toy: Path, tmp_path: Path) -> None:
-    agent, out, mark = tmp_path / "mine.py", tmp_path / "run", tmp_path / "was here"
+    agent, out, mark = tmp_path / "mine.py", tmp_path / "run", tmp_path / "agent-was-executed"
     agent.write_text(
-        "from mlagentbench.agents.base import Agent\nfrom mlagentbench.records import Call\nfrom pathlib import Path\n"
+        "from pathlib import Path\n"
+        "from mlagentbench.agents.base import Agent\nfrom mlagentbench.records import Call\n"
         f"class Mine(Agent):\n    def run(self, env):\n        Path({str(mark)!r}).touch()\n"
         "        env.step(Call(action='Final Answer', args={'final_answer': 'x'}))\n"
     )

@@ -1,4 +1,4 @@
-"""What is new in a run's folder, sent piece by piece."""
+"""Copies of run folders on other machines."""
 
 from pathlib import Path
 
@@ -11,14 +11,14 @@ from mlagentbench.runner.batch.ray.payload import pack_folder, unpack_archive
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    place = tmp_path / "run"
-    (place / "snapshots" / "objects" / "ab").mkdir(parents=True)
-    (place / "outputs").mkdir()
-    (place / "workspace").mkdir()
-    (place / "workspace" / "big.bin").write_bytes(b"stays")
-    (place / "run.json").write_text("{}")
-    (place / "trace.jsonl").write_text("one\n")
-    return place
+    path = tmp_path / "run"
+    (path / "snapshots" / "objects" / "ab").mkdir(parents=True)
+    (path / "outputs").mkdir()
+    (path / "workspace").mkdir()
+    (path / "workspace" / "big.bin").write_bytes(b"stays")
+    (path / "run.json").write_text("{}")
+    (path / "trace.jsonl").write_text("one\n")
+    return path
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -28,14 +28,14 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def send(sender: FolderSender, target: Path) -> list[str]:
-    """The files that were told of."""
-    pieces = [piece for parcel in sender.read_new_chunks() for piece in parcel]
-    for piece in pieces:
-        write_part(target, piece)
-    return [piece.path for piece in pieces]
+    """Send what is new, and return the paths of the parts."""
+    parts = [part for chunk in sender.read_new_chunks() for part in chunk]
+    for part in parts:
+        write_part(target, part)
+    return [part.path for part in parts]
 
 
-def test_only_what_is_new_is_sent_and_journals_grow(folder: Path, tmp_path: Path) -> None:
+def test_only_new_content_is_sent_and_journals_are_appended_to(folder: Path, tmp_path: Path) -> None:
     sender, target = FolderSender(folder), tmp_path / "there"
     assert send(sender, target) == ["run.json", "trace.jsonl"]
     assert send(sender, target) == []
@@ -46,13 +46,13 @@ def test_only_what_is_new_is_sent_and_journals_grow(folder: Path, tmp_path: Path
     assert send(sender, target) == ["snapshots/objects/ab/cd", "snapshots/manifest.jsonl", "trace.jsonl"]
     assert content(target) == {
         "run.json": b"{}",
-        "trace.jsonl": b"one\ntwo\n",  # half a line is none
+        "trace.jsonl": b"one\ntwo\n",  # an incomplete line is not sent
         "snapshots/objects/ab/cd": b"content",
         "snapshots/manifest.jsonl": b"state\n",
     }
 
 
-def test_the_access_ledger_comes_before_the_step_that_it_is_of(folder: Path, tmp_path: Path) -> None:
+def test_the_access_log_of_a_step_is_sent_before_the_step(folder: Path, tmp_path: Path) -> None:
     (folder / "access").mkdir()
     (folder / "access" / "step-0001.jsonl").write_text("{}\n")
     (folder / "access" / "step-0002.part").write_text("{")
@@ -63,9 +63,7 @@ def test_the_access_ledger_comes_before_the_step_that_it_is_of(folder: Path, tmp
     ]
 
 
-def test_a_journal_that_was_rewound_is_sent_anew_even_if_it_is_longer_now(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_a_rewound_journal_is_sent_again_even_if_it_is_longer_now(folder: Path, tmp_path: Path) -> None:
     sender, target = FolderSender(folder), tmp_path / "there"
     send(sender, target)
     (folder / "trace.jsonl").write_text("ONE\ntwo\nthree\n")
@@ -76,39 +74,39 @@ def test_a_journal_that_was_rewound_is_sent_anew_even_if_it_is_longer_now(
     assert content(target)["trace.jsonl"] == b""
 
 
-def test_what_the_other_side_has_is_not_sent_back(folder: Path, tmp_path: Path) -> None:
+def test_what_the_receiver_has_is_not_sent_back(folder: Path, tmp_path: Path) -> None:
     there = FolderSender(tmp_path / "there")
     send(FolderSender(folder), tmp_path / "there")
     there.mark_all_sent()
     assert list(there.read_new_chunks()) == []
     with (tmp_path / "there" / "trace.jsonl").open("a") as file:
         file.write("two\n")
-    (parcel,) = there.read_new_chunks()
-    assert [(piece.path, piece.offset, piece.data, piece.appends) for piece in parcel] == [
+    (chunk,) = there.read_new_chunks()
+    assert [(part.path, part.offset, part.data, part.appends) for part in chunk] == [
         ("trace.jsonl", 4, b"two\n", True)
     ]
 
 
-def test_wherever_it_is_cut_off_nothing_speaks_of_what_is_not_there(
+def test_wherever_a_transfer_is_cut_off_no_file_refers_to_a_missing_one(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(folder_sync, "MAX_CHUNK_BYTES", 10)
-    (folder / "snapshots" / "objects" / "ab" / "cd").write_bytes(b"content that takes several pieces")
+    (folder / "snapshots" / "objects" / "ab" / "cd").write_bytes(b"content that takes several parts")
     (folder / "snapshots" / "manifest.jsonl").write_text("state\n")
-    (folder / "outputs" / "step-0001.txt").write_text("said")
+    (folder / "outputs" / "step-0001.txt").write_text("output")
     (folder / "result.json").write_text("{}")
-    whole = [piece for parcel in FolderSender(folder).read_new_chunks() for piece in parcel]
-    assert len(whole) > 6
-    later = {"trace.jsonl": "snapshots/manifest.jsonl", "snapshots/manifest.jsonl": "snapshots/objects/ab/cd"}
-    later |= {"result.json": "trace.jsonl", "snapshots/objects/ab/cd": "run.json"}
-    for end in range(len(whole) + 1):
+    all_parts = [part for chunk in FolderSender(folder).read_new_chunks() for part in chunk]
+    assert len(all_parts) > 6
+    needs = {"trace.jsonl": "snapshots/manifest.jsonl", "snapshots/manifest.jsonl": "snapshots/objects/ab/cd"}
+    needs |= {"result.json": "trace.jsonl", "snapshots/objects/ab/cd": "run.json"}
+    for end in range(len(all_parts) + 1):
         target = tmp_path / f"cut-{end}"
         target.mkdir()
-        for piece in whole[:end]:
-            write_part(target, piece)
+        for part in all_parts[:end]:
+            write_part(target, part)
         there = content(target)
-        assert all(earlier in there for name, earlier in later.items() if name in there)
-        assert there.get("snapshots/objects/ab/cd", b"content that takes several pieces").endswith(b"pieces")
+        assert all(needed in there for name, needed in needs.items() if name in there)
+        assert there.get("snapshots/objects/ab/cd", b"content that takes several parts").endswith(b"parts")
     assert {name: data for name, data in content(folder).items() if "workspace" not in name} == there
 
 

@@ -1,4 +1,4 @@
-"""What a machine without any of it is given before a job begins there."""
+"""What is sent to a node that has neither the task nor the data of a job."""
 
 from functools import partial
 from pathlib import Path
@@ -24,18 +24,20 @@ def quiet(line: str) -> None:
 
 
 @pytest.mark.parametrize("named", ["by its name", "by its hash"])
-def test_data_that_was_drawn_here_is_found_there_however_it_is_named(
+def test_a_data_instance_is_sent_to_the_node_whether_named_by_name_or_hash(
     toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
 ) -> None:
     drawn = prepare_data(Task.load(str(toy)), "open", quiet, fresh=True)
     instance = drawn.instance if named == "by its name" else drawn.hash
     setup = prepare_setup(str(toy), "open", "bwrap", quiet, instance)
     job = Job(task=str(toy), instance=instance, agent_spec=AgentSpec(agent="nothing"), seed=0)
-    cargo = JobPayload(attempt_id="one", job=job, hashes=setup.hashes, baseline=None)
+    payload = JobPayload(attempt_id="one", job=job, hashes=setup.hashes, baseline=None)
     packed = {name: [*pack_folder(folder)] for name, folder in find_folders_to_send(job, setup).items()}
     there = tmp_path / "there"
     there.mkdir()
     (there / "runtimes").symlink_to(cache_dir() / "runtimes")
     monkeypatch.setenv("MLAGENTBENCH_HOME", str(there))
-    settled = install_payload(cargo, {name: partial(iter, chunks) for name, chunks in packed.items()}, quiet)
-    assert settled.data.hash == drawn.hash and settled.data.folder.is_relative_to(there)
+    installed = install_payload(
+        payload, {name: partial(iter, chunks) for name, chunks in packed.items()}, quiet
+    )
+    assert installed.data.hash == drawn.hash and installed.data.folder.is_relative_to(there)
