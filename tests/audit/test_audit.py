@@ -14,6 +14,7 @@ from mlagentbench.audit.context import AttackContext
 from mlagentbench.cli.audit import format_table
 from mlagentbench.environment.context import ActionContext
 from mlagentbench.errors import Fault, SandboxFault, UsageError
+from mlagentbench.grading import driver
 from mlagentbench.runner.setup import prepare_setup
 from mlagentbench.task import Task
 
@@ -196,6 +197,11 @@ def test_an_attack_has_a_docstring_and_is_listed_under_its_threats(name):
     assert all(f"`{name}`" in rows[number][1] for number in attack_class.threats), (
         "docs/internals/security.md must name it"
     )
+
+
+def test_the_patched_clock_replaces_names_that_the_driver_has():
+    names = re.findall(r"\bdriver\.(\w+)", load_attack("patched_clock").code)
+    assert "READY" in names and all(hasattr(driver, name) for name in names)
 
 
 def test_every_threat_is_covered_by_an_attack_or_another_check():

@@ -5,12 +5,20 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from benchmarks.soak.injections import FaultInjection, Target, create_cgroup, draw_injections, mount_disk
+from benchmarks.soak.injections import (
+    PROCESS_MODULES,
+    FaultInjection,
+    Target,
+    create_cgroup,
+    draw_injections,
+    mount_disk,
+)
 
 # Repeats an operation; prints when it starts to fail, and when it works again.
 PROBE_CODE = """
@@ -102,3 +110,7 @@ def test_injections_are_drawn_from_the_seed_and_sorted() -> None:
     assert [injection.after for injection in drawn] == sorted(
         injection.after for injection in drawn
     ) and drawn[-1].after <= 36
+
+
+def test_the_modules_of_the_processes_that_are_killed_exist() -> None:
+    assert all(find_spec(module) for module in PROCESS_MODULES.values())
