@@ -1,10 +1,10 @@
-"""Ten questions and ten answers."""
+"""Ten ids, whose answers are the ids themselves."""
 
 from pathlib import Path
 
 
 def prepare(edition: str, raw: Path, public: Path, private: Path, seed: int) -> None:
-    """The answer to each id is the id."""
+    """Write the ids to `public` and the answers to `private`."""
     ids = range(10)
     (public / "questions.csv").write_text("id\n" + "".join(f"{i}\n" for i in ids))
     (public / "data" / "deep").mkdir(parents=True)
