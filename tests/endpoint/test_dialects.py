@@ -1,4 +1,4 @@
-"""The endpoint, asked by the clients that outside programs really use."""
+"""The endpoint, called by the clients that external programs really use."""
 
 import http.client
 import json
@@ -17,35 +17,35 @@ from mlagentbench.records import Message, Prompt, Reply, ToolCall
 
 TOOL = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 LONG = "many words, " * 1000
-SAYS = {
-    "text": Reply(text="hello", model="parrot", input_tokens=7, output_tokens=3),
-    "a long text": Reply(text=LONG, model="parrot", input_tokens=7, output_tokens=3),
-    "a call": Reply(calls=(ToolCall(id="c1", name="read", arguments='{"path": "a"}'),), model="parrot"),
+REPLIES = {
+    "text": Reply(text="hello", model="fake", input_tokens=7, output_tokens=3),
+    "a long text": Reply(text=LONG, model="fake", input_tokens=7, output_tokens=3),
+    "a call": Reply(calls=(ToolCall(id="c1", name="read", arguments='{"path": "a"}'),), model="fake"),
     "text and calls": Reply(
         text="both",
         calls=tuple(
             ToolCall(id=f"c{n}", name="read", arguments=json.dumps({"path": "x" * n})) for n in (1, 3000)
         ),
-        model="parrot",
+        model="fake",
     ),
-    "nothing": Reply(model="parrot"),
+    "nothing": Reply(model="fake"),
 }
 
 
-class Asked:
-    """An endpoint whose questions are answered by a thread of ours."""
+class AnsweredEndpoint:
+    """An endpoint whose requests are answered by a background thread."""
 
     def __init__(self) -> None:
         self.endpoint = Endpoint(None)
         self.prompts: list[Prompt] = []
-        self.answer: Callable[[ModelRequest], None] = lambda question: question.answer(SAYS["text"])
-        threading.Thread(target=self._attend, daemon=True).start()
+        self.answer: Callable[[ModelRequest], None] = lambda request: request.answer(REPLIES["text"])
+        threading.Thread(target=self._serve, daemon=True).start()
 
-    def _attend(self) -> None:
+    def _serve(self) -> None:
         while True:
-            question = self.endpoint.requests.get()
-            self.prompts.append(question.prompt)
-            self.answer(question)
+            model_request = self.endpoint.requests.get()
+            self.prompts.append(model_request.prompt)
+            self.answer(model_request)
 
     @property
     def url(self) -> str:
@@ -53,116 +53,135 @@ class Asked:
 
 
 @pytest.fixture
-def asked() -> Iterator[Asked]:
-    found = Asked()
-    yield found
-    found.endpoint.close()
+def answered() -> Iterator[AnsweredEndpoint]:
+    running = AnsweredEndpoint()
+    yield running
+    running.endpoint.close()
 
 
 @pytest.fixture
-def gpt(asked: Asked) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{asked.url}/v1", api_key="none", max_retries=0) as client:
+def openai_client(answered: AnsweredEndpoint) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{answered.url}/v1", api_key="none", max_retries=0) as client:
         yield client
 
 
 @pytest.fixture
-def claude(asked: Asked) -> Iterator[anthropic.Anthropic]:
-    with anthropic.Anthropic(base_url=asked.url, api_key="none", max_retries=0) as client:
+def anthropic_client(answered: AnsweredEndpoint) -> Iterator[anthropic.Anthropic]:
+    with anthropic.Anthropic(base_url=answered.url, api_key="none", max_retries=0) as client:
         yield client
 
 
-def meant(name: str) -> tuple[str, list[tuple[str, str, Any]]]:
-    reply = SAYS[name]
+def expected_reply(name: str) -> tuple[str, list[tuple[str, str, Any]]]:
+    reply = REPLIES[name]
     return reply.text, [(call.id, call.name, json.loads(call.arguments)) for call in reply.calls]
 
 
-@pytest.mark.parametrize("name", SAYS)
+@pytest.mark.parametrize("name", REPLIES)
 @pytest.mark.parametrize("stream", [False, True])
-def test_chat_completions_are_understood_by_openais_client(
-    asked: Asked, gpt: Any, name: str, stream: bool
+def test_chat_completions_work_with_the_openai_client(
+    answered: AnsweredEndpoint, openai_client: Any, name: str, stream: bool
 ) -> None:
-    asked.answer = lambda question: question.answer(SAYS[name])
+    answered.answer = lambda request: request.answer(REPLIES[name])
     tools = [{"type": "function", "function": {"name": "read", "description": "reads", "parameters": TOOL}}]
-    given = {"model": "gpt", "messages": [{"role": "user", "content": "hi"}], "tools": tools, "max_tokens": 9}
+    arguments = {
+        "model": "gpt",
+        "messages": [{"role": "user", "content": "hi"}],
+        "tools": tools,
+        "max_tokens": 9,
+    }
     if not stream:
-        message = gpt.chat.completions.create(**given).choices[0].message
+        message = openai_client.chat.completions.create(**arguments).choices[0].message
         text, calls = message.content or "", message.tool_calls or []
-        found = [(call.id, call.function.name, json.loads(call.function.arguments)) for call in calls]
+        tool_calls = [(call.id, call.function.name, json.loads(call.function.arguments)) for call in calls]
     else:
         chunks = list(
-            gpt.chat.completions.create(**given, stream=True, stream_options={"include_usage": True})
+            openai_client.chat.completions.create(
+                **arguments, stream=True, stream_options={"include_usage": True}
+            )
         )
-        assert chunks[-1].usage.prompt_tokens == SAYS[name].input_tokens
+        assert chunks[-1].usage.prompt_tokens == REPLIES[name].input_tokens
         deltas = [choice.delta for chunk in chunks for choice in chunk.choices]
         text = "".join(delta.content or "" for delta in deltas)
         parts = [call for delta in deltas for call in delta.tool_calls or []]
-        found = [(call.id, call.function.name, json.loads(call.function.arguments)) for call in parts]
-    assert (text, found) == meant(name)
-    assert asked.prompts[0].max_tokens == 9 and asked.prompts[0].tools[0].parameters == TOOL
+        tool_calls = [(call.id, call.function.name, json.loads(call.function.arguments)) for call in parts]
+    assert (text, tool_calls) == expected_reply(name)
+    assert answered.prompts[0].max_tokens == 9 and answered.prompts[0].tools[0].parameters == TOOL
 
 
-@pytest.mark.parametrize("name", SAYS)
+@pytest.mark.parametrize("name", REPLIES)
 @pytest.mark.parametrize("stream", [False, True])
-def test_responses_are_understood_by_openais_client(asked: Asked, gpt: Any, name: str, stream: bool) -> None:
-    asked.answer = lambda question: question.answer(SAYS[name])
+def test_responses_work_with_the_openai_client(
+    answered: AnsweredEndpoint, openai_client: Any, name: str, stream: bool
+) -> None:
+    answered.answer = lambda request: request.answer(REPLIES[name])
     tools = [
         {"type": "function", "name": "read", "description": "reads", "parameters": TOOL, "strict": False}
     ]
-    given = {"model": "gpt", "input": "hi", "instructions": "be kind", "tools": tools}
+    arguments = {"model": "gpt", "input": "hi", "instructions": "be kind", "tools": tools}
     if stream:
-        with gpt.responses.stream(**given) as events:
+        with openai_client.responses.stream(**arguments) as events:
             kinds = [event.type for event in events]
             response = events.get_final_response()
         assert (kinds[0], kinds[-1]) == ("response.created", "response.completed")
     else:
-        response = gpt.responses.create(**given)
+        response = openai_client.responses.create(**arguments)
     calls = [item for item in response.output if item.type == "function_call"]
-    found = [(call.call_id, call.name, json.loads(call.arguments)) for call in calls]
-    assert (response.output_text, found) == meant(name)
-    assert [message.role for message in asked.prompts[0].messages] == ["system", "user"]
+    tool_calls = [(call.call_id, call.name, json.loads(call.arguments)) for call in calls]
+    assert (response.output_text, tool_calls) == expected_reply(name)
+    assert [message.role for message in answered.prompts[0].messages] == ["system", "user"]
 
 
-@pytest.mark.parametrize("name", SAYS)
+@pytest.mark.parametrize("name", REPLIES)
 @pytest.mark.parametrize("stream", [False, True])
-def test_messages_are_understood_by_anthropics_client(
-    asked: Asked, claude: Any, name: str, stream: bool
+def test_messages_work_with_the_anthropic_client(
+    answered: AnsweredEndpoint, anthropic_client: Any, name: str, stream: bool
 ) -> None:
-    asked.answer = lambda question: question.answer(SAYS[name])
+    answered.answer = lambda request: request.answer(REPLIES[name])
     tools = [{"name": "read", "description": "reads", "input_schema": TOOL}]
-    talk = [{"role": "user", "content": "hi"}]
-    given = {"model": "claude", "max_tokens": 9, "system": "be kind", "messages": talk, "tools": tools}
+    messages = [{"role": "user", "content": "hi"}]
+    arguments = {
+        "model": "claude",
+        "max_tokens": 9,
+        "system": "be kind",
+        "messages": messages,
+        "tools": tools,
+    }
     if stream:
-        with claude.messages.stream(**given) as events:
+        with anthropic_client.messages.stream(**arguments) as events:
             message = events.get_final_message()
     else:
-        message = claude.messages.create(**given)
+        message = anthropic_client.messages.create(**arguments)
     text = "".join(block.text for block in message.content if block.type == "text")
-    found = [(block.id, block.name, block.input) for block in message.content if block.type == "tool_use"]
-    assert (text, found) == meant(name)
-    assert message.stop_reason == ("tool_use" if found else "end_turn")
-    assert asked.prompts[0].messages[0] == Message(role="system", text="be kind")
+    tool_calls = [
+        (block.id, block.name, block.input) for block in message.content if block.type == "tool_use"
+    ]
+    assert (text, tool_calls) == expected_reply(name)
+    assert message.stop_reason == ("tool_use" if tool_calls else "end_turn")
+    assert answered.prompts[0].messages[0] == Message(role="system", text="be kind")
 
 
 CALL = ToolCall(id="c1", name="read", arguments='{"path": "a"}')
-TALK = (
+CONVERSATION = (
     Message(role="system", text="be kind"),
     Message(role="user", text="read a"),
-    Message(role="assistant", text="so I do", calls=(CALL,)),
+    Message(role="assistant", text="I read it", calls=(CALL,)),
     Message(role="tool", text="content of a", answers="c1"),
     Message(role="user", text="and now?"),
 )
 
 
-def test_a_whole_talk_with_tools_is_read_alike_in_every_dialect(asked: Asked, gpt: Any, claude: Any) -> None:
+def test_a_conversation_with_tools_is_parsed_alike_in_every_dialect(
+    answered: AnsweredEndpoint, openai_client: Any, anthropic_client: Any
+) -> None:
     function = {"name": "read", "arguments": '{"path": "a"}'}
-    gpt.chat.completions.create(
+    openai_client.chat.completions.create(
         model="m",
         messages=[
             {"role": "developer", "content": "be kind"},
             {"role": "user", "content": [{"type": "text", "text": "read a"}]},
             {
                 "role": "assistant",
-                "content": "so I do",
+                "content": "I read it",
                 "tool_calls": [{"id": "c1", "type": "function", "function": function}],
             },
             {"role": "tool", "tool_call_id": "c1", "content": "content of a"},
@@ -170,7 +189,7 @@ def test_a_whole_talk_with_tools_is_read_alike_in_every_dialect(asked: Asked, gp
         ],
         stop=["END"],
     )
-    gpt.responses.create(
+    openai_client.responses.create(
         model="m",
         instructions="be kind",
         input=[
@@ -179,7 +198,7 @@ def test_a_whole_talk_with_tools_is_read_alike_in_every_dialect(asked: Asked, gp
             {
                 "type": "message",
                 "role": "assistant",
-                "content": [{"type": "output_text", "text": "so I do", "annotations": []}],
+                "content": [{"type": "output_text", "text": "I read it", "annotations": []}],
             },
             {"type": "function_call", "call_id": "c1", **function},
             {"type": "function_call_output", "call_id": "c1", "output": "content of a"},
@@ -192,171 +211,192 @@ def test_a_whole_talk_with_tools_is_read_alike_in_every_dialect(asked: Asked, gp
         "tool_use_id": "c1",
         "content": [{"type": "text", "text": "content of a"}],
     }
-    claude.messages.create(
+    anthropic_client.messages.create(
         model="m",
         max_tokens=5,
         system=[{"type": "text", "text": "be kind"}],
         messages=[
             {"role": "user", "content": "read a"},
-            {"role": "assistant", "content": [{"type": "text", "text": "so I do"}, use]},
+            {"role": "assistant", "content": [{"type": "text", "text": "I read it"}, use]},
             {"role": "user", "content": [result, {"type": "text", "text": "and now?"}]},
         ],
         stop_sequences=["END"],
     )
-    assert [prompt.messages for prompt in asked.prompts] == [TALK] * 3
-    assert [prompt.stop for prompt in asked.prompts] == [("END",), (), ("END",)]
+    assert [prompt.messages for prompt in answered.prompts] == [CONVERSATION] * 3
+    assert [prompt.stop for prompt in answered.prompts] == [("END",), (), ("END",)]
 
 
 @pytest.mark.parametrize(
-    ("kind", "gpts", "claudes"),
+    ("kind", "openai_error", "anthropic_error"),
     [
         ("context_length_exceeded", openai.BadRequestError, anthropic.BadRequestError),
         ("budget", openai.PermissionDeniedError, anthropic.PermissionDeniedError),
         ("model", openai.InternalServerError, anthropic.InternalServerError),
     ],
 )
-def test_a_refusal_is_an_error_that_clients_know(
-    asked: Asked, gpt: Any, claude: Any, kind: str, gpts: type[Exception], claudes: type[Exception]
+def test_a_refused_request_raises_the_error_that_clients_expect(
+    answered: AnsweredEndpoint,
+    openai_client: Any,
+    anthropic_client: Any,
+    kind: str,
+    openai_error: type[Exception],
+    anthropic_error: type[Exception],
 ) -> None:
-    asked.answer = lambda question: question.refuse(kind, "because")
-    talk = [{"role": "user", "content": "hi"}]
-    with pytest.raises(gpts, match="because"):
-        gpt.chat.completions.create(model="m", messages=talk)
-    with pytest.raises(gpts, match="because"):
-        gpt.responses.create(model="m", input="hi", stream=True)
+    answered.answer = lambda request: request.refuse(kind, "because")
+    messages = [{"role": "user", "content": "hi"}]
+    with pytest.raises(openai_error, match="because"):
+        openai_client.chat.completions.create(model="m", messages=messages)
+    with pytest.raises(openai_error, match="because"):
+        openai_client.responses.create(model="m", input="hi", stream=True)
     with pytest.raises(
-        claudes, match="prompt is too long: because" if kind.startswith("context") else "because"
+        anthropic_error, match="prompt is too long: because" if kind.startswith("context") else "because"
     ):
-        claude.messages.create(model="m", max_tokens=5, messages=talk)
+        anthropic_client.messages.create(model="m", max_tokens=5, messages=messages)
 
 
-BAD = {
-    "no JSON": b"{",
-    "no object": b"[]",
+MALFORMED = {
+    "not JSON": b"{",
+    "not an object": b"[]",
     "no messages": b"{}",
-    "messages that are none": b'{"messages": [1]}',
+    "messages that are not objects": b'{"messages": [1]}',
     "an unknown role": b'{"messages": [{"role": "king", "content": "x"}]}',
-    "a content that is none": b'{"messages": [{"role": "user", "content": 5}], "input": 5}',
-    "a tool without a name": b'{"messages": [{"role": "user"}], "input": "x", "tools": [{"type": "function"}]}',
+    "content of the wrong type": b'{"messages": [{"role": "user", "content": 5}], "input": 5}',
+    "a tool without a name": (
+        b'{"messages": [{"role": "user"}], "input": "x", "tools": [{"type": "function"}]}'
+    ),
     "a list": b'[{"messages": [{"role": "user"}]}]',
     "deep": b"[" * 100_000,
-    "deep within": b'{"messages": [{"role": "user"}], "input": "x", "a": ' + b"[" * 300 + b"]" * 300 + b"}",
-    "numbers that are none": b'{"messages": [{"role": "user"}], "input": "x", "temperature": NaN}',
+    "deep inside an object": b'{"messages": [{"role": "user"}], "input": "x", "a": '
+    + b"[" * 300
+    + b"]" * 300
+    + b"}",
+    "NaN": b'{"messages": [{"role": "user"}], "input": "x", "temperature": NaN}',
 }
-MISFITS: dict[str, dict[str, Any]] = {
-    "stop sequences that are none": {"stop": 5},
-    "a stop sequence that is none": {"stop": ["a", {}]},
-    "options that are none": {"stream": True, "stream_options": "yes"},
-    "a function that is none": {"tools": [{"function": "read"}]},
-    "parameters that are none": {"tools": [{"function": {"name": "read", "parameters": ["path"]}}]},
-    "a call that is none": {"messages": [{"role": "assistant", "tool_calls": [{"function": "read"}]}]},
+WRONG_TYPES: dict[str, dict[str, Any]] = {
+    "stop is a number": {"stop": 5},
+    "a stop sequence is an object": {"stop": ["a", {}]},
+    "stream_options is a string": {"stream": True, "stream_options": "yes"},
+    "a function is a string": {"tools": [{"function": "read"}]},
+    "parameters are a list": {"tools": [{"function": {"name": "read", "parameters": ["path"]}}]},
+    "a call has a string as its function": {
+        "messages": [{"role": "assistant", "tool_calls": [{"function": "read"}]}]
+    },
 }
 
 
-@pytest.mark.parametrize("more", MISFITS.values(), ids=MISFITS.keys())
-def test_a_part_that_does_not_fit_is_refused_with_a_sentence(asked: Asked, more: dict[str, Any]) -> None:
+@pytest.mark.parametrize("more", WRONG_TYPES.values(), ids=WRONG_TYPES.keys())
+def test_a_field_of_the_wrong_type_is_rejected_with_a_message(
+    answered: AnsweredEndpoint, more: dict[str, Any]
+) -> None:
     body = {"messages": [{"role": "user", "content": "x"}], **more}
-    code, answer = request(asked, "POST", "/v1/chat/completions", json.dumps(body).encode())
-    assert code == 400 and " must be " in answer["error"]["message"]
-    assert not asked.prompts
+    status, response = send_request(answered, "POST", "/v1/chat/completions", json.dumps(body).encode())
+    assert status == 400 and " must be " in response["error"]["message"]
+    assert not answered.prompts
 
 
-def test_half_a_character_does_not_spoil_the_rest(asked: Asked) -> None:
-    said = rb'{"messages": [{"role": "user", "content": "cut \\ud800 off \ud83d\ude00 \ud83d"}], "stop": ["\udc00"]}'
-    assert request(asked, "POST", "/v1/chat/completions", said)[0] == 200
-    assert asked.prompts[0].messages[0].text == "cut \\ud800 off 😀 �"
-    assert Prompt.model_validate_json(asked.prompts[0].model_dump_json()) == asked.prompts[0]
+def test_an_unpaired_surrogate_is_replaced(answered: AnsweredEndpoint) -> None:
+    content = rb'"cut \\ud800 off \ud83d\ude00 \ud83d"'
+    body = rb'{"messages": [{"role": "user", "content": %s}], "stop": ["\udc00"]}' % content
+    assert send_request(answered, "POST", "/v1/chat/completions", body)[0] == 200
+    assert answered.prompts[0].messages[0].text == "cut \\ud800 off 😀 �"
+    assert Prompt.model_validate_json(answered.prompts[0].model_dump_json()) == answered.prompts[0]
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/v1/messages"])
-@pytest.mark.parametrize("body", BAD.values(), ids=BAD.keys())
-def test_a_malformed_question_is_refused_with_a_sentence(asked: Asked, path: str, body: bytes) -> None:
-    assert request(asked, "POST", path, body)[0] == 400
-    assert not asked.prompts
+@pytest.mark.parametrize("body", MALFORMED.values(), ids=MALFORMED.keys())
+def test_a_malformed_request_is_rejected(answered: AnsweredEndpoint, path: str, body: bytes) -> None:
+    assert send_request(answered, "POST", path, body)[0] == 400
+    assert not answered.prompts
 
 
-def request(asked: Asked, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, Any]:
-    connection = http.client.HTTPConnection("127.0.0.1", asked.endpoint.port, timeout=20)
+def send_request(
+    answered: AnsweredEndpoint, method: str, path: str, body: bytes = b"", **headers: str
+) -> tuple[int, Any]:
+    connection = http.client.HTTPConnection("127.0.0.1", answered.endpoint.port, timeout=20)
     connection.request(method, path, body, headers)
-    answer = connection.getresponse()
-    found = answer.status, json.loads(answer.read())
+    response = connection.getresponse()
+    result = response.status, json.loads(response.read())
     connection.close()
-    return found
+    return result
 
 
-def test_models_are_listed_tokens_counted_and_other_paths_unknown(
-    asked: Asked, gpt: Any, claude: Any
+def test_models_are_listed_tokens_are_counted_and_other_paths_are_unknown(
+    answered: AnsweredEndpoint, openai_client: Any, anthropic_client: Any
 ) -> None:
-    assert [model.id for model in gpt.models.list()] == ["model"]
-    talk = [{"role": "user", "content": "x" * 400}]
-    assert claude.messages.count_tokens(model="m", messages=talk).input_tokens == 101
-    assert request(asked, "GET", "/v1/files")[0] == 404
-    assert request(asked, "POST", "/v1/embeddings", b"{}")[0] == 404
+    assert [model.id for model in openai_client.models.list()] == ["model"]
+    messages = [{"role": "user", "content": "x" * 400}]
+    assert anthropic_client.messages.count_tokens(model="m", messages=messages).input_tokens == 101
+    assert send_request(answered, "GET", "/v1/files")[0] == 404
+    assert send_request(answered, "POST", "/v1/embeddings", b"{}")[0] == 404
 
 
 @pytest.mark.parametrize("digits", [11, 5000])
-def test_a_question_of_absurd_size_is_refused_before_it_is_read(asked: Asked, digits: int) -> None:
-    with socket.create_connection(("127.0.0.1", asked.endpoint.port), timeout=20) as raw:
+def test_an_oversized_request_is_rejected_before_it_is_read(answered: AnsweredEndpoint, digits: int) -> None:
+    with socket.create_connection(("127.0.0.1", answered.endpoint.port), timeout=20) as raw:
         raw.sendall(b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: %s\r\n\r\n" % (b"9" * digits))
         assert b"413" in raw.recv(100)
 
 
-def test_of_many_questions_at_once_one_is_held_at_a_time(asked: Asked) -> None:
+def test_parallel_requests_are_held_one_at_a_time(answered: AnsweredEndpoint) -> None:
     held: list[int] = []
 
-    def answer(question: ModelRequest) -> None:
-        held.append(len(asked.endpoint._pending))
-        question.answer(SAYS["text"])
+    def answer(model_request: ModelRequest) -> None:
+        held.append(len(answered.endpoint._pending))
+        model_request.answer(REPLIES["text"])
 
-    asked.answer = answer
+    answered.answer = answer
     body = json.dumps({"messages": [{"role": "user", "content": "x"}]}).encode()
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: request(asked, "POST", "/v1/chat/completions", body)[0], range(24)))
-    assert found == [200] * 24 and held == [1] * 24
+        statuses = list(
+            pool.map(lambda _: send_request(answered, "POST", "/v1/chat/completions", body)[0], range(24))
+        )
+    assert statuses == [200] * 24 and held == [1] * 24
 
 
-def test_the_connections_of_one_program_are_not_those_of_another(asked: Asked) -> None:
-    other = Asked()
+def test_the_connection_limit_is_per_program(answered: AnsweredEndpoint) -> None:
+    other = AnsweredEndpoint()
     busy = [
-        http.client.HTTPConnection("127.0.0.1", asked.endpoint.port, timeout=20)
+        http.client.HTTPConnection("127.0.0.1", answered.endpoint.port, timeout=20)
         for _ in range(MAX_CONNECTIONS)
     ]
     try:
-        for each in busy:
-            each.request("GET", "/v1/models")
-            assert each.getresponse().read()
-        assert request(other, "GET", "/v1/models")[0] == 200
+        for connection in busy:
+            connection.request("GET", "/v1/models")
+            assert connection.getresponse().read()
+        assert send_request(other, "GET", "/v1/models")[0] == 200
     finally:
-        for each in busy:
-            each.close()
+        for connection in busy:
+            connection.close()
         other.endpoint.close()
 
 
-def test_an_endpoint_that_is_closed_is_asked_nothing_more() -> None:
+def test_a_closed_endpoint_refuses_new_requests() -> None:
     endpoint = Endpoint(None)
     endpoint.close()
-    with pytest.raises(RequestRefused, match="the run is over"):
+    with pytest.raises(RequestRefused, match="The run is over"):
         endpoint.submit(Prompt(messages=(Message(role="user", text="x"),)))
 
 
-def test_whoever_opens_very_many_connections_only_harms_himself(asked: Asked, gpt: Any) -> None:
+def test_too_many_connections_do_not_break_the_endpoint(
+    answered: AnsweredEndpoint, openai_client: Any
+) -> None:
     held = [
-        socket.create_connection(("127.0.0.1", asked.endpoint.port), timeout=20)
+        socket.create_connection(("127.0.0.1", answered.endpoint.port), timeout=20)
         for _ in range(MAX_CONNECTIONS + 10)
     ]
-    for each in held:
-        each.close()
-    answered = gpt.with_options(max_retries=5).chat.completions.create(
+    for connection in held:
+        connection.close()
+    completion = openai_client.with_options(max_retries=5).chat.completions.create(
         model="m", messages=[{"role": "user", "content": "x"}]
     )
-    assert answered.choices[0].message.content == "hello"
+    assert completion.choices[0].message.content == "hello"
 
 
-def test_an_endpoint_that_closes_refuses_what_still_waits() -> None:
+def test_closing_an_endpoint_refuses_waiting_requests() -> None:
     endpoint = Endpoint(None)
     with openai.OpenAI(
         base_url=f"http://127.0.0.1:{endpoint.port}/v1", api_key="none", max_retries=0
     ) as client:
         threading.Thread(target=lambda: (endpoint.requests.get(), endpoint.close())).start()
-        with pytest.raises(openai.PermissionDeniedError, match="the run is over"):
+        with pytest.raises(openai.PermissionDeniedError, match="The run is over"):
             client.chat.completions.create(model="m", messages=[{"role": "user", "content": "x"}])

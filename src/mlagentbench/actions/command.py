@@ -20,7 +20,7 @@ def command(context: ActionContext, turn: int) -> str:
     size_before = program.output.size_bytes
     event = program.run_until_request(context.step_time_limit_s)
     printed = program.output.text if program.output.size_bytes > size_before else ""
-    if event == "asks":
+    if event == "request":
         return f"{printed}\n[it asks the model]".lstrip()
     execution = program.finish()
     context.external_program = None

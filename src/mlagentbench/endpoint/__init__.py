@@ -1,1 +1,1 @@
-"""Models for outside programs: a loopback endpoint in the dialects that they know, with our model behind it."""
+"""Models for external programs: a loopback server with the APIs they know, backed by the run's model."""

@@ -1,4 +1,4 @@
-"""What the dialects have in common: questions read from JSON, answers written as JSON or as a stream of events."""
+"""Shared by the API dialects: parsing requests from JSON, writing replies as JSON or as an event stream."""
 
 import json
 import re
@@ -12,42 +12,43 @@ from pydantic_core import from_json
 from mlagentbench.records import Message, Prompt, Reply, Tool
 
 Json = dict[str, Any]
-Event = tuple[str, Json]  # the name of an event of a stream, and what it carries
-MAX_REPLY_TOKENS = 32_000  # tokens of a reply, whatever a program asks for
-# Of characters: JSON writes a far one as a pair of escapes, and who cuts texts by length may leave one of the two.
+Event = tuple[str, Json]  # the name and the data of a server-sent event
+MAX_REPLY_TOKENS = 32_000  # whatever a program asks for
+# JSON escapes some characters as a surrogate pair; a program that cuts text by length may leave half of one.
 SURROGATE_ESCAPE = re.compile(
     rb"\\(?:\\|u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|(?P<half>u[dD][89a-fA-F][\da-fA-F]{2}))"
 )
-MAX_EVENT_CHARS = 2_000  # characters of a reply in one event
+MAX_EVENT_CHARS = 2_000
+DEFAULT_REPLY_TOKENS = 4000
 
 
 class MalformedRequest(ValueError):
-    """A question that cannot be read; the message is for the program's author."""
+    """The request cannot be parsed; the message is for the program's author."""
 
 
 class Dialect(ABC):
-    """One way of asking a model over HTTP."""
+    """One HTTP API for language models."""
 
     path: str
 
     @abstractmethod
     def parse_request(self, body: Json) -> Prompt:
-        """The question in our form."""
+        """Convert a request to a prompt; raises MalformedRequest."""
 
     @abstractmethod
     def response_body(self, reply: Reply) -> Json:
-        """The answer in its form."""
+        """The body of a response without streaming."""
 
     @abstractmethod
     def stream_events(self, reply: Reply, body: Json) -> Iterator[Event]:
-        """The answer as a stream."""
+        """The events of a streamed response to the request `body`."""
 
     @abstractmethod
     def error_body(self, kind: str, message: str) -> Json:
-        """What went wrong, in its form."""
+        """The body of an error response."""
 
     def encode_event(self, event: Event) -> str:
-        """One event as it goes over the wire."""
+        """Encode one server-sent event."""
         name, data = event
         return f"event: {name}\ndata: {json.dumps(data)}\n\n"
 
@@ -55,27 +56,27 @@ class Dialect(ABC):
 
 
 def parse_body(data: bytes) -> Json:
-    """A question as it came over the wire; half a character, as programs cut them, does not spoil the rest."""
+    """Parse the body of a request; unpaired surrogates are replaced instead of invalidating it."""
     try:
         body = from_json(
-            SURROGATE_ESCAPE.sub(lambda found: b"\\ufffd" if found["half"] else found[0], data),
+            SURROGATE_ESCAPE.sub(lambda match: b"\\ufffd" if match["half"] else match[0], data),
             allow_inf_nan=False,
         )
     except ValueError as error:
-        raise MalformedRequest(f"not JSON: {error}") from error
+        raise MalformedRequest(f"The request is not JSON: {error}") from error
     if not isinstance(body, dict):
-        raise MalformedRequest("a question must be an object")
+        raise MalformedRequest("The request must be a JSON object.")
     return body
 
 
 def content_text(content: object) -> str:
-    """The words of a message, which may come in parts; what is no text is named."""
+    """The text of a message's content, which may be in parts; for other parts, a note names their type."""
     if content is None:
         return ""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
-        raise MalformedRequest("content must be a text or a list of parts")
+        raise MalformedRequest("content must be a string or a list of parts.")
     return "\n".join(_part_text(part) for part in content)
 
 
@@ -83,67 +84,67 @@ def _part_text(part: object) -> str:
     if isinstance(part, str):
         return part
     if not isinstance(part, dict):
-        raise MalformedRequest("a part of a content must be an object")
+        raise MalformedRequest("A part of content must be an object.")
     if "text" in part:
         return str(part["text"])
-    return f"[{part.get('type', 'something')} left out]"
+    return f"[{part.get('type', 'part')} omitted]"
 
 
 def object_field(body: Json, name: str) -> Json:
-    """An object within another; an empty one if it is not there."""
-    found = body.get(name) or {}
-    if not isinstance(found, dict):
-        raise MalformedRequest(f"{name} must be an object")
-    return found
+    """An object in the body; empty if it is missing."""
+    value = body.get(name) or {}
+    if not isinstance(value, dict):
+        raise MalformedRequest(f"{name} must be an object.")
+    return value
 
 
 def list_field(body: Json, name: str) -> list[Json]:
-    """A list of objects."""
-    found = body.get(name) or []
-    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
-        raise MalformedRequest(f"{name} must be a list of objects")
-    return found
+    """A list of objects in the body; empty if it is missing."""
+    value = body.get(name) or []
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise MalformedRequest(f"{name} must be a list of objects.")
+    return value
 
 
-def parse_stop_sequences(found: object) -> tuple[str, ...]:
-    """Stop sequences, of which there may be one, several or none."""
-    several = [] if found is None else [found] if isinstance(found, str) else found
-    if not isinstance(several, list) or not all(isinstance(each, str) for each in several):
-        raise MalformedRequest("stop sequences must be texts")
-    return tuple(each for each in several if each)
+def parse_stop_sequences(value: object) -> tuple[str, ...]:
+    """Parse one, several or no stop sequences."""
+    sequences = [] if value is None else [value] if isinstance(value, str) else value
+    if not isinstance(sequences, list) or not all(isinstance(sequence, str) for sequence in sequences):
+        raise MalformedRequest("Stop sequences must be strings.")
+    return tuple(sequence for sequence in sequences if sequence)
 
 
-def choose_token_limit(*asked: object) -> int:
-    """How long the reply may be: the first number that the program names."""
-    named = next((number for number in asked if isinstance(number, int) and number > 0), 4000)
-    return min(named, MAX_REPLY_TOKENS)
+def choose_token_limit(*requested: object) -> int:
+    """The limit for the reply: the first positive number of those requested, within our own limit."""
+    limits = (number for number in requested if isinstance(number, int) and number > 0)
+    return min(next(limits, DEFAULT_REPLY_TOKENS), MAX_REPLY_TOKENS)
 
 
-def parse_tool(about: Json, parameters: str) -> Tool:
-    """A tool that the program offers."""
-    name, schema = about.get("name"), object_field(about, parameters)
+def parse_tool(definition: Json, parameters_field: str) -> Tool:
+    """Parse the definition of a tool."""
+    name, schema = definition.get("name"), object_field(definition, parameters_field)
     if not isinstance(name, str) or not name:
-        raise MalformedRequest("a tool must have a name")
-    return Tool(name=name, description=str(about.get("description") or ""), parameters=schema)
+        raise MalformedRequest("A tool must have a name.")
+    return Tool(name=name, description=str(definition.get("description") or ""), parameters=schema)
 
 
-def merge_assistant_messages(talk: Iterable[Message]) -> tuple[Message, ...]:
-    """What a model said in several items was one reply."""
-    found: list[Message] = []
-    for message in talk:
-        if found and message.role == found[-1].role == "assistant":
-            last = found.pop()
-            text = "\n".join(said for said in (last.text, message.text) if said)
+def merge_assistant_messages(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """Merge consecutive assistant messages: they were items of one reply."""
+    merged: list[Message] = []
+    for message in messages:
+        if merged and message.role == merged[-1].role == "assistant":
+            last = merged.pop()
+            text = "\n".join(text for text in (last.text, message.text) if text)
             message = last.replace(text=text, calls=last.calls + message.calls)
-        found.append(message)
-    return tuple(found)
+        merged.append(message)
+    return tuple(merged)
 
 
 def new_id(prefix: str) -> str:
-    """An identifier that nobody has used."""
+    """A unique identifier."""
     return f"{prefix}{secrets.token_hex(12)}"
 
 
 def split_for_stream(text: str) -> Iterator[str]:
-    """A long text in parts, as streams carry it."""
-    yield from (text[at : at + MAX_EVENT_CHARS] for at in range(0, len(text), MAX_EVENT_CHARS))
+    """Split a text into chunks for the events of a stream."""
+    yield from (text[start : start + MAX_EVENT_CHARS] for start in range(0, len(text), MAX_EVENT_CHARS))

@@ -1,8 +1,8 @@
-"""Runs inside the sandbox: leads the loopback to the endpoint's socket, and starts the outside program.
+"""Runs inside the sandbox: forwards a loopback port to the endpoint's socket, and starts the program.
 
     bridge_driver.py SOCKET PORT COMMAND...
 
-Standard library only, and few of its modules: every import costs.
+It imports few modules, all from the standard library, to start fast.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import threading
 
 
 def forward(source: socket.socket, target: socket.socket) -> None:
-    """Whatever comes from one goes to the other, until there is no more."""
+    """Copy data from one socket to the other until it ends."""
     try:
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
@@ -25,24 +25,24 @@ def forward(source: socket.socket, target: socket.socket) -> None:
 
 
 def bridge_connection(client: socket.socket, path: str) -> None:
-    """A connection of the program's, led both ways."""
+    """Forward one connection of the program in both directions."""
     with client, socket.socket(socket.AF_UNIX) as server:
         server.connect(path)
-        back = threading.Thread(target=forward, args=(server, client), daemon=True)
-        back.start()
+        responses = threading.Thread(target=forward, args=(server, client), daemon=True)
+        responses.start()
         forward(client, server)
-        back.join()
+        responses.join()
 
 
 def accept_connections(listener: socket.socket, path: str) -> None:
-    """Every connection gets a thread."""
+    """Serve every connection in its own thread."""
     while True:
         client, _ = listener.accept()
         threading.Thread(target=bridge_connection, args=(client, path), daemon=True).start()
 
 
 def main(path: str, port: str, *command: str) -> int:
-    """The program's exit code; a program that cannot be started is one that failed."""
+    """Run the program and return its exit code; 127 if it cannot be started."""
     listener = socket.create_server(("127.0.0.1", int(port)), backlog=64)
     threading.Thread(target=accept_connections, args=(listener, path), daemon=True).start()
     try:

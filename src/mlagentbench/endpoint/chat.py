@@ -1,4 +1,4 @@
-"""OpenAI's chat completions."""
+"""The OpenAI chat completions API."""
 
 import json
 import time
@@ -30,23 +30,24 @@ class Chat(Dialect):
     stream_end = "data: [DONE]\n\n"
 
     def parse_request(self, body: Json) -> Prompt:
-        """Messages with their tool calls, tools, stop sequences."""
-        offered = [
-            parse_tool(object_field(each, "function"), "parameters") for each in list_field(body, "tools")
+        """Parse messages with their tool calls, tools and stop sequences."""
+        tools = [
+            parse_tool(object_field(tool, "function"), "parameters") for tool in list_field(body, "tools")
         ]
-        talk = tuple(_parse_message(each) for each in list_field(body, "messages"))
-        if not talk:
-            raise MalformedRequest("messages is empty")
-        object_field(
-            body, "stream_options"
-        )  # looked at only when the answer is there, which would be too late
-        most = choose_token_limit(body.get("max_completion_tokens"), body.get("max_tokens"))
+        messages = tuple(_parse_message(message) for message in list_field(body, "messages"))
+        if not messages:
+            raise MalformedRequest("messages is empty.")
+        # Used only when the reply is written, when it would be too late to reject the request.
+        object_field(body, "stream_options")
         return Prompt(
-            messages=talk, stop=parse_stop_sequences(body.get("stop")), tools=tuple(offered), max_tokens=most
+            messages=messages,
+            stop=parse_stop_sequences(body.get("stop")),
+            tools=tuple(tools),
+            max_tokens=choose_token_limit(body.get("max_completion_tokens"), body.get("max_tokens")),
         )
 
     def response_body(self, reply: Reply) -> Json:
-        """One choice."""
+        """A completion with one choice."""
         message: Json = {"role": "assistant", "content": reply.text or None, "refusal": None}
         if reply.calls:
             message["tool_calls"] = [_format_call(call) for call in reply.calls]
@@ -54,43 +55,42 @@ class Chat(Dialect):
         return {**_envelope(reply, "chat.completion"), "choices": [choice], "usage": _usage(reply)}
 
     def stream_events(self, reply: Reply, body: Json) -> Iterator[Event]:
-        """Chunks: the role, the text, the calls, the ending, and the usage if it is asked for."""
-        head = _envelope(reply, "chat.completion.chunk")
+        """Chunks with the role, the text, the calls, the finish reason, and the usage if requested."""
+        envelope = _envelope(reply, "chat.completion.chunk")
 
-        def chunk(delta: Json, ending: str | None = None) -> Event:
-            return "", {
-                **head,
-                "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": ending}],
-            }
+        def build_chunk(delta: Json, finish_reason: str | None = None) -> Event:
+            choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+            return "", {**envelope, "choices": [choice]}
 
-        yield chunk({"role": "assistant", "content": ""})
-        yield from (chunk({"content": piece}) for piece in split_for_stream(reply.text))
-        for number, call in enumerate(reply.calls):
-            yield chunk({"tool_calls": [{"index": number, **_format_call(call)}]})
-        yield chunk({}, _finish_reason(reply))
+        yield build_chunk({"role": "assistant", "content": ""})
+        yield from (build_chunk({"content": text}) for text in split_for_stream(reply.text))
+        for index, call in enumerate(reply.calls):
+            yield build_chunk({"tool_calls": [{"index": index, **_format_call(call)}]})
+        yield build_chunk({}, _finish_reason(reply))
         if object_field(body, "stream_options").get("include_usage"):
-            yield "", {**head, "choices": [], "usage": _usage(reply)}
+            yield "", {**envelope, "choices": [], "usage": _usage(reply)}
 
     def error_body(self, kind: str, message: str) -> Json:
-        """As OpenAI words it."""
+        """An error in OpenAI's format."""
         return {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": kind}}
 
     def encode_event(self, event: Event) -> str:
-        """Its events have no names."""
+        """Encode one event; in this API events have no names."""
         return f"data: {json.dumps(event[1])}\n\n"
 
 
-def _parse_message(said: Json) -> Message:
-    role = ROLES.get(str(said.get("role")))
+def _parse_message(message: Json) -> Message:
+    role = ROLES.get(str(message.get("role")))
     if role is None:
-        raise MalformedRequest(f"no role {said.get('role')!r}")
+        raise MalformedRequest(f"Unknown role: {message.get('role')!r}.")
     calls = []
-    for call in list_field(said, "tool_calls"):
+    for call in list_field(message, "tool_calls"):
         function = object_field(call, "function")
         name, arguments = str(function.get("name", "")), str(function.get("arguments") or "")
         calls.append(ToolCall(id=str(call.get("id", "")), name=name, arguments=arguments))
-    text = content_text(said.get("content"))
-    return Message(role=role, text=text, calls=tuple(calls), answers=str(said.get("tool_call_id") or ""))  # type: ignore[arg-type]
+    text = content_text(message.get("content"))
+    answers = str(message.get("tool_call_id") or "")
+    return Message(role=role, text=text, calls=tuple(calls), answers=answers)  # type: ignore[arg-type]
 
 
 def _format_call(call: ToolCall) -> Json:
@@ -106,5 +106,8 @@ def _envelope(reply: Reply, kind: str) -> Json:
 
 
 def _usage(reply: Reply) -> Json:
-    asked, said = reply.input_tokens, reply.output_tokens
-    return {"prompt_tokens": asked, "completion_tokens": said, "total_tokens": asked + said}
+    return {
+        "prompt_tokens": reply.input_tokens,
+        "completion_tokens": reply.output_tokens,
+        "total_tokens": reply.input_tokens + reply.output_tokens,
+    }

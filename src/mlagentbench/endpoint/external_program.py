@@ -1,4 +1,4 @@
-"""An outside program in the sandbox, which is let run until it asks a model, and waits for the answer."""
+"""An external program in the sandbox. It runs until it calls a model, and is paused until the reply."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -13,13 +13,13 @@ from mlagentbench.sandbox.base import Sandbox, SandboxProcess, SandboxSpec
 from mlagentbench.sandbox.output import CommandOutput
 from mlagentbench.system.cache import temporary_dir
 
-SANDBOX_PORT = 8791  # inside, where nothing else listens
+SANDBOX_PORT = 8791  # inside the sandbox, where nothing else listens
 PLACEHOLDER_API_KEY = "none-needed"
 
 
 @dataclass(frozen=True)
 class ProgramSpec:
-    """What is run, and what it finds besides the workspace; `{url}` in a variable is where the models are."""
+    """What to run, and the files and variables it needs besides the workspace."""
 
     command: Sequence[str]
     mounts: tuple[tuple[Path, str], ...] = ()
@@ -27,73 +27,64 @@ class ProgramSpec:
 
 
 class ExternalProgram:
-    """One program at work. It is frozen whenever nobody waits for it."""
+    """A running program. Its processes are paused except during `run_until_request`."""
 
-    def __init__(self, sandbox: Sandbox, box: SandboxSpec, program: ProgramSpec, output: Path) -> None:
+    def __init__(self, sandbox: Sandbox, spec: SandboxSpec, program: ProgramSpec, output: Path) -> None:
         self.request: ModelRequest | None = None
         self.output = CommandOutput(output)
         self._exit_stack = ExitStack()
         if sandbox.name == "none":
             self._endpoint = Endpoint(None)
-            argv, mounts = list(program.command), box.mounts
+            argv, mounts = list(program.command), spec.mounts
             url = f"http://127.0.0.1:{self._endpoint.port}"
         else:
-            folder = (
-                self._exit_stack.enter_context(temporary_dir()) / "endpoint"
-            )  # which everybody may enter who gets so far
+            folder = self._exit_stack.enter_context(temporary_dir()) / "endpoint"
             folder.mkdir()
-            folder.chmod(0o755)
+            folder.chmod(0o755)  # for the sandbox's user; the folder above keeps all others out
             self._endpoint = Endpoint(folder)
             bridge = (Path(bridge_driver.__file__), "/opt/bridge.py")
-            mounts = (*box.mounts, *program.mounts, bridge, (folder, "/opt/endpoint"))
-            argv = [
-                "python",
-                "-u",
-                "-P",
-                "/opt/bridge.py",
-                "/opt/endpoint/socket",
-                str(SANDBOX_PORT),
-                *program.command,
-            ]
+            mounts = (*spec.mounts, *program.mounts, bridge, (folder, "/opt/endpoint"))
+            argv = ["python", "-u", "-P", "/opt/bridge.py", "/opt/endpoint/socket", str(SANDBOX_PORT)]
+            argv += program.command
             url = f"http://127.0.0.1:{SANDBOX_PORT}"
-        given = {**endpoint_variables(url), **box.environment, **program.environment}
-        box = replace(box, mounts=mounts, environment=given)
+        environment = {**endpoint_variables(url), **spec.environment, **program.environment}
+        spec = replace(spec, mounts=mounts, environment=environment)
         try:
-            self._process: SandboxProcess = sandbox.start(argv, box)
+            self._process: SandboxProcess = sandbox.start(argv, spec)
         except BaseException:
             self._release()
             raise
 
-    def run_until_request(self, seconds: float) -> Literal["asks", "exited", "limit"]:
-        """Let it run until it asks a model, ends, or has taken too long."""
+    def run_until_request(self, seconds: float) -> Literal["request", "exited", "limit"]:
+        """Let it run until it calls a model, exits, or exceeds a limit."""
         self._process.tree.resume()
-        how = self._process.pump_output(self.output, seconds, self._endpoint.request_fd)
-        if how != "message":
-            return how
+        event = self._process.pump_output(self.output, seconds, self._endpoint.request_fd)
+        if event != "message":
+            return event
         self._process.tree.pause()
         self._process.drain_output(self.output)
         self.request = self._endpoint.take_request()
-        return "asks"
+        return "request"
 
     @property
     def stayed_paused(self) -> bool:
-        """Whether it has done nothing since it asked."""
+        """Whether it has used no CPU time since its request."""
         return self._process.tree.cpu_seconds_while_paused == 0
 
     @property
     def mapped_inodes(self) -> set[int]:
-        """The files that its memory is, by inode."""
+        """The inodes of the files that it has mapped into memory."""
         return self._process.tree.find_mapped_inodes()
 
     def finish(self) -> Execution:
-        """Account for a program that has ended, or hit a limit."""
+        """Report on a program that has exited or hit a limit, and close it."""
         try:
             return self._process.finish(self.output)
         finally:
             self.close()
 
     def close(self) -> None:
-        """End it with everything that it started."""
+        """Terminate it with all its child processes."""
         self._process.close()
         self.output.__exit__(None)
         self._release()
@@ -104,7 +95,7 @@ class ExternalProgram:
 
 
 def endpoint_variables(url: str) -> dict[str, str]:
-    """The variables by which programs find their model."""
+    """The environment variables that direct programs to the endpoint."""
     return {
         "OPENAI_BASE_URL": f"{url}/v1",
         "OPENAI_API_BASE": f"{url}/v1",

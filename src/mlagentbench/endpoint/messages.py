@@ -1,4 +1,4 @@
-"""Anthropic's messages."""
+"""The Anthropic messages API."""
 
 import json
 from collections.abc import Iterator
@@ -26,25 +26,23 @@ class Messages(Dialect):
     path = "/v1/messages"
 
     def parse_request(self, body: Json) -> Prompt:
-        """The system's words, then turns whose parts may be text, calls of tools, and their results."""
-        talk = [Message(role="system", text=content_text(body["system"]))] if body.get("system") else []
-        for said in list_field(body, "messages"):
-            if said.get("role") not in ("user", "assistant"):
-                raise MalformedRequest(f"no role {said.get('role')!r}")
-            talk += _parse_turn(said)
-        if not any(message.role != "system" for message in talk):
-            raise MalformedRequest("messages is empty")
-        offered = tuple(parse_tool(each, "input_schema") for each in list_field(body, "tools"))
-        most = choose_token_limit(body.get("max_tokens"))
+        """Parse the system prompt, then turns with text, tool calls and tool results."""
+        messages = [Message(role="system", text=content_text(body["system"]))] if body.get("system") else []
+        for turn in list_field(body, "messages"):
+            if turn.get("role") not in ("user", "assistant"):
+                raise MalformedRequest(f"Unknown role: {turn.get('role')!r}.")
+            messages += _parse_turn(turn)
+        if not any(message.role != "system" for message in messages):
+            raise MalformedRequest("messages is empty.")
         return Prompt(
-            messages=tuple(talk),
+            messages=tuple(messages),
             stop=parse_stop_sequences(body.get("stop_sequences")),
-            tools=offered,
-            max_tokens=most,
+            tools=tuple(parse_tool(tool, "input_schema") for tool in list_field(body, "tools")),
+            max_tokens=choose_token_limit(body.get("max_tokens")),
         )
 
     def response_body(self, reply: Reply) -> Json:
-        """One message of text and calls."""
+        """One message with text and tool calls."""
         return {
             **_envelope(reply),
             "content": _content_blocks(reply),
@@ -53,38 +51,40 @@ class Messages(Dialect):
         }
 
     def stream_events(self, reply: Reply, body: Json) -> Iterator[Event]:
-        """The message begun, its blocks one after another, and its end."""
-        begun = {
+        """The start of the message, its blocks one by one, and its end."""
+        started = {
             **_envelope(reply),
             "content": [],
             "stop_reason": None,
             "usage": {**_usage(reply), "output_tokens": 1},
         }
-        yield "message_start", {"type": "message_start", "message": begun}
+        yield "message_start", {"type": "message_start", "message": started}
         yield "ping", {"type": "ping"}
-        for number, block in enumerate(_content_blocks(reply)):
-            yield from _block_events(number, block)
-        ending = {"stop_reason": _stop_reason(reply), "stop_sequence": None}
+        for index, block in enumerate(_content_blocks(reply)):
+            yield from _block_events(index, block)
+        delta = {"stop_reason": _stop_reason(reply), "stop_sequence": None}
         usage = {"output_tokens": reply.output_tokens}
-        yield "message_delta", {"type": "message_delta", "delta": ending, "usage": usage}
+        yield "message_delta", {"type": "message_delta", "delta": delta, "usage": usage}
         yield "message_stop", {"type": "message_stop"}
 
     def error_body(self, kind: str, message: str) -> Json:
-        """As Anthropic words it."""
-        said = f"prompt is too long: {message}" if kind == "context_length_exceeded" else message
-        kinds = {"budget": "permission_error", "unknown_path": "not_found_error", "model": "api_error"}
-        return {"type": "error", "error": {"type": kinds.get(kind, "invalid_request_error"), "message": said}}
+        """An error in Anthropic's format."""
+        if kind == "context_length_exceeded":
+            message = f"prompt is too long: {message}"
+        types = {"budget": "permission_error", "unknown_path": "not_found_error", "model": "api_error"}
+        error_type = types.get(kind, "invalid_request_error")
+        return {"type": "error", "error": {"type": error_type, "message": message}}
 
 
-def _parse_turn(said: Json) -> Iterator[Message]:
-    """A turn in our form: results of tools are messages of their own."""
-    content = said.get("content")
+def _parse_turn(turn: Json) -> Iterator[Message]:
+    """Convert a turn; tool results become separate messages."""
+    content = turn.get("content")
     parts = (
-        list_field(said, "content")
+        list_field(turn, "content")
         if isinstance(content, list)
         else [{"type": "text", "text": content_text(content)}]
     )
-    words, calls = [], []
+    texts, calls = [], []
     for part in parts:
         if part.get("type") == "tool_result":
             yield Message(
@@ -96,34 +96,34 @@ def _parse_turn(said: Json) -> Iterator[Message]:
                 ToolCall(id=str(part.get("id", "")), name=str(part.get("name", "")), arguments=arguments)
             )
         elif part.get("type") not in ("thinking", "redacted_thinking"):
-            words.append(content_text([part]))
-    if words or calls:
-        yield Message(role=said["role"], text="\n".join(words), calls=tuple(calls))
+            texts.append(content_text([part]))
+    if texts or calls:
+        yield Message(role=turn["role"], text="\n".join(texts), calls=tuple(calls))
 
 
 def _content_blocks(reply: Reply) -> list[Json]:
-    found: list[Json] = [{"type": "text", "text": reply.text}] if reply.text or not reply.calls else []
+    blocks: list[Json] = [{"type": "text", "text": reply.text}] if reply.text or not reply.calls else []
     for call in reply.calls:
         try:
-            given = parse_object(call.arguments) if call.arguments.strip() else {}
+            arguments = parse_object(call.arguments) if call.arguments.strip() else {}
         except UnreadableObject:
-            given = {"arguments": call.arguments}
-        found.append({"type": "tool_use", "id": call.id, "name": call.name, "input": given})
-    return found
+            arguments = {"arguments": call.arguments}
+        blocks.append({"type": "tool_use", "id": call.id, "name": call.name, "input": arguments})
+    return blocks
 
 
-def _block_events(number: int, block: Json) -> Iterator[Event]:
+def _block_events(index: int, block: Json) -> Iterator[Event]:
     is_text = block["type"] == "text"
     empty = {**block, "text": ""} if is_text else {**block, "input": {}}
-    yield "content_block_start", {"type": "content_block_start", "index": number, "content_block": empty}
-    for piece in split_for_stream(block["text"] if is_text else json.dumps(block["input"])):
+    yield "content_block_start", {"type": "content_block_start", "index": index, "content_block": empty}
+    for chunk in split_for_stream(block["text"] if is_text else json.dumps(block["input"])):
         delta = (
-            {"type": "text_delta", "text": piece}
+            {"type": "text_delta", "text": chunk}
             if is_text
-            else {"type": "input_json_delta", "partial_json": piece}
+            else {"type": "input_json_delta", "partial_json": chunk}
         )
-        yield "content_block_delta", {"type": "content_block_delta", "index": number, "delta": delta}
-    yield "content_block_stop", {"type": "content_block_stop", "index": number}
+        yield "content_block_delta", {"type": "content_block_delta", "index": index, "delta": delta}
+    yield "content_block_stop", {"type": "content_block_stop", "index": index}
 
 
 def _stop_reason(reply: Reply) -> str:
@@ -131,8 +131,13 @@ def _stop_reason(reply: Reply) -> str:
 
 
 def _envelope(reply: Reply) -> Json:
-    about = {"id": new_id("msg_"), "type": "message", "role": "assistant", "model": reply.model}
-    return {**about, "stop_sequence": None}
+    return {
+        "id": new_id("msg_"),
+        "type": "message",
+        "role": "assistant",
+        "model": reply.model,
+        "stop_sequence": None,
+    }
 
 
 def _usage(reply: Reply) -> Json:

@@ -1,4 +1,4 @@
-"""The endpoint itself: an HTTP server whose every question waits until the agent has asked our model."""
+"""The endpoint: an HTTP server that holds each request until the agent has passed it to the run's model."""
 
 import json
 import os
@@ -19,16 +19,17 @@ from mlagentbench.endpoint.messages import Messages
 from mlagentbench.endpoint.responses import Responses
 from mlagentbench.records import Prompt, Reply
 
-MAX_REQUEST_BYTES = 32 * 2**20  # bytes of a question
-MAX_CONNECTIONS = 64  # at once
-SHUTDOWN_POLL_S = 0.02  # seconds between two looks whether it is over
-READ_TIMEOUT_S = 60  # seconds that a program may take to send the next bytes of a question
+MAX_REQUEST_BYTES = 32 * 2**20
+MAX_CONNECTIONS = 64  # open at the same time
+SHUTDOWN_POLL_S = 0.02
+READ_TIMEOUT_S = 60  # for the next bytes of a request
 DIALECTS: dict[str, Dialect] = {dialect.path: dialect for dialect in (Chat(), Messages(), Responses())}
-STATUS_BY_KIND = {"budget": 403, "model": 502, "unknown_path": 404, "too_large": 413}  # all else is 400
+RUN_OVER = "The run is over."
+STATUS_BY_KIND = {"budget": 403, "model": 502, "unknown_path": 404, "too_large": 413}  # others: 400
 
 
 class RequestRefused(Exception):
-    """Why a question gets no answer; `kind` is what programs go by."""
+    """A request gets no reply; `kind` is the error code that programs see."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -36,35 +37,33 @@ class RequestRefused(Exception):
 
 
 class ModelRequest:
-    """A question of the program, and the answer that it waits for."""
+    """A request of the program, and the reply that it waits for."""
 
     def __init__(self, prompt: Prompt) -> None:
         self.prompt = prompt
         self._reply: Future[Reply] = Future()
 
     def answer(self, reply: Reply) -> None:
-        """Let the program go on."""
+        """Send the reply to the program."""
         self._reply.set_result(reply)
 
     def refuse(self, kind: str, message: str) -> None:
-        """Tell the program why there is no answer."""
+        """Send an error to the program."""
         self._reply.set_exception(RequestRefused(kind, message))
 
     def wait_for_reply(self) -> Reply:
-        """Until somebody has decided."""
+        """Wait until the request is answered or refused."""
         return self._reply.result()
 
 
 class Endpoint:
-    """Listens on a socket in `folder`, or on a port of the loopback if there is none; questions come out in order."""
+    """Listens on a socket in `folder`, or on a loopback port if that is None; queues requests in order."""
 
     def __init__(self, folder: Path | None) -> None:
         self.requests: SimpleQueue[ModelRequest] = SimpleQueue()
-        self.request_fd, self._notify_fd = os.pipe()  # readable when there is a question
+        self.request_fd, self._notify_fd = os.pipe()  # readable while a request waits
         self.connection_slots = BoundedSemaphore(MAX_CONNECTIONS)
-        self.request_lock = (
-            Lock()
-        )  # of those who ask: a question may take a gigabyte, and so only one is read at a time
+        self.request_lock = Lock()  # one at a time, since parsing a request may take a gigabyte of memory
         self._pending: set[ModelRequest] = set()
         self._open, self._state_lock = True, Lock()
         self._server: _UnixServer | _LoopbackServer = (
@@ -75,41 +74,41 @@ class Endpoint:
 
     @property
     def port(self) -> int:
-        """Of the loopback."""
+        """The loopback port."""
         port = self._server.socket.getsockname()[1]
         assert isinstance(port, int)
         return port
 
     def submit(self, prompt: Prompt) -> Reply:
-        """Ask, and wait; nobody is asked any more when the run is over."""
-        question = ModelRequest(prompt)
+        """Queue a request and wait for the reply; refused when the run is over."""
+        request = ModelRequest(prompt)
         with self._state_lock:
             if not self._open:
-                raise RequestRefused("budget", "the run is over")
-            self._pending.add(question)
-            self.requests.put(question)
+                raise RequestRefused("budget", RUN_OVER)
+            self._pending.add(request)
+            self.requests.put(request)
             os.write(self._notify_fd, b"?")
         try:
-            return question.wait_for_reply()
+            return request.wait_for_reply()
         finally:
-            self._pending.discard(question)
+            self._pending.discard(request)
 
     def take_request(self) -> ModelRequest | None:
-        """The question that waits longest."""
+        """The request that has waited longest, or None."""
         try:
-            question = self.requests.get_nowait()
+            request = self.requests.get_nowait()
         except Empty:
             return None
         os.read(self.request_fd, 1)
-        return question
+        return request
 
     def close(self) -> None:
-        """Refuse what still waits, and listen no more."""
+        """Refuse all waiting requests and stop listening."""
         with self._state_lock:
             self._open = False
-        for question in list(self._pending):
+        for request in list(self._pending):
             with suppress(Exception):
-                question.refuse("budget", "the run is over")
+                request.refuse("budget", RUN_OVER)
         self._server.shutdown()
         self._server.server_close()
         for fd in (self.request_fd, self._notify_fd):
@@ -118,13 +117,13 @@ class Endpoint:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One connection of the program's."""
+    """One connection of the program."""
 
     protocol_version = "HTTP/1.1"
     timeout = READ_TIMEOUT_S
 
     def handle(self) -> None:
-        """Whoever opens very many connections gets nothing on the last ones; whoever hangs up is not missed."""
+        """Serve the connection, or drop it if too many are open; disconnects are ignored."""
         slots = self._endpoint.connection_slots
         if not slots.acquire(blocking=False):
             return
@@ -135,43 +134,42 @@ class _Handler(BaseHTTPRequestHandler):
             slots.release()
 
     def do_GET(self) -> None:
-        """Which models there are: one."""
+        """List the models: there is one."""
         if self.path.partition("?")[0] != "/v1/models":
             return self._send_json(
-                404, DIALECTS["/v1/chat/completions"].error_body("unknown_path", f"there is no {self.path}")
+                404,
+                DIALECTS["/v1/chat/completions"].error_body("unknown_path", f"No such path: {self.path}"),
             )
         model = {"id": "model", "object": "model", "type": "model", "created": 0, "owned_by": "mlagentbench"}
         return self._send_json(200, {"object": "list", "data": [model], "has_more": False})
 
     def do_POST(self) -> None:
-        """A question in one of the dialects."""
+        """Answer a request in one of the dialects."""
         path = self.path.partition("?")[0]
         dialect = DIALECTS.get(path.removesuffix("/count_tokens"), DIALECTS["/v1/chat/completions"])
         try:
             with self._endpoint.request_lock:
-                answer = self._respond(path, dialect)
+                response = self._respond(path, dialect)
         except (MalformedRequest, RecursionError) as error:
             return self._send_json(400, dialect.error_body("invalid_request", str(error)))
         except RequestRefused as error:
             return self._send_json(
                 STATUS_BY_KIND.get(error.kind, 400), dialect.error_body(error.kind, str(error))
             )
-        return self._send_stream(answer) if isinstance(answer, list) else self._send_json(200, answer)
+        return self._send_stream(response) if isinstance(response, list) else self._send_json(200, response)
 
     def _respond(self, path: str, dialect: Dialect) -> Json | list[str]:
-        """What is said to the question that comes next on the wire: in one piece, or as events."""
+        """Read the next request; return the response as one body or as a list of events."""
         body = self._read_body()
         if path == "/v1/messages/count_tokens":
-            size = sum(
-                len(message.text) for message in dialect.parse_request({**body, "max_tokens": 1}).messages
-            )
-            return {"input_tokens": size // 4 + 1}
+            prompt = dialect.parse_request({**body, "max_tokens": 1})
+            return {"input_tokens": sum(len(message.text) for message in prompt.messages) // 4 + 1}
         if path not in DIALECTS:
-            raise RequestRefused("unknown_path", f"there is no {path}")
+            raise RequestRefused("unknown_path", f"No such path: {path}")
         reply = self._endpoint.submit(dialect.parse_request(body))
-        return (
-            list(_encode_stream(dialect, reply, body)) if body.get("stream") else dialect.response_body(reply)
-        )
+        if body.get("stream"):
+            return list(_encode_stream(dialect, reply, body))
+        return dialect.response_body(reply)
 
     @property
     def _endpoint(self) -> Endpoint:
@@ -182,10 +180,10 @@ class _Handler(BaseHTTPRequestHandler):
         size = self.headers.get("Content-Length", "")
         if not size.isdecimal():
             self.close_connection = True
-            raise MalformedRequest("a question must say its Content-Length")
+            raise MalformedRequest("A request must have a Content-Length.")
         if len(size) > 12 or int(size) > MAX_REQUEST_BYTES:
             self.close_connection = True
-            raise RequestRefused("too_large", f"a question may have {MAX_REQUEST_BYTES:,} bytes")
+            raise RequestRefused("too_large", f"A request may have at most {MAX_REQUEST_BYTES:,} bytes.")
         return parse_body(self.rfile.read(int(size)))
 
     def _send_json(self, code: int, body: Json) -> None:
@@ -196,20 +194,20 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def _send_stream(self, frames: list[str]) -> None:
-        self.close_connection = True  # the end of the stream is the end of the connection
+    def _send_stream(self, events: list[str]) -> None:
+        self.close_connection = True  # closing the connection ends the stream
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
         self.end_headers()
-        for frame in frames:
-            self.wfile.write(frame.encode())
+        for event in events:
+            self.wfile.write(event.encode())
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nobody reads it; model_calls.jsonl has all that matters."""
+        """Log nothing: model_calls.jsonl has everything that matters."""
 
     def address_string(self) -> str:
-        """A socket in a folder has no address."""
+        """A fixed name, since a Unix socket has no address."""
         return "the sandbox"
 
 
@@ -224,7 +222,7 @@ class _ThreadingServer(ThreadingMixIn):
     block_on_close = False
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A program that misbehaves is no trouble of ours."""
+        """Ignore errors caused by a misbehaving program."""
 
 
 class _UnixServer(_ThreadingServer, UnixStreamServer):
@@ -237,12 +235,12 @@ class _LoopbackServer(_ThreadingServer, TCPServer):
 
 
 def _create_unix_server(folder: Path) -> _UnixServer:
-    """A server on folder/socket, by a path that is never too long for a socket."""
-    place = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    """A server on folder/socket, bound by way of /proc since socket paths are limited to about 100 bytes."""
+    folder_fd = os.open(folder, os.O_PATH | os.O_DIRECTORY)
     try:
-        server = _UnixServer(f"/proc/self/fd/{place}/socket", _Handler)
+        server = _UnixServer(f"/proc/self/fd/{folder_fd}/socket", _Handler)
     finally:
-        os.close(place)
-    (folder / "socket").chmod(0o666)  # for the sandbox's user; nobody else can reach the folder
+        os.close(folder_fd)
+    (folder / "socket").chmod(0o666)  # for the sandbox's user; no one else can reach the folder
     assert server.socket.family == socket.AF_UNIX
     return server
