@@ -10,9 +10,9 @@ from mlagentbench.runtimes.base import ensure_runtime, find_runtime, read_requir
 
 
 @pytest.fixture
-def lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A room of runtimes with one tiny package to be had."""
-    folder = tmp_path / "lists"
+def requirements_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with one small runtime, whose only package is in a local wheel folder."""
+    folder = tmp_path / "requirements"
     folder.mkdir()
     with zipfile.ZipFile(tmp_path / "tiny-1.0-py3-none-any.whl", "w") as wheel:
         wheel.writestr("tiny.py", "ANSWER = 42\n")
@@ -21,7 +21,7 @@ def lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "tiny-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
         )
         wheel.writestr("tiny-1.0.dist-info/RECORD", "")
-    (folder / "small.txt").write_text("# Small things.\ntiny==1.0\n")
+    (folder / "small.txt").write_text("# A small runtime.\ntiny==1.0\n")
     monkeypatch.setattr(base, "REQUIREMENTS_FOLDER", folder)
     monkeypatch.setenv("MLAGENTBENCH_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -36,30 +36,30 @@ def test_every_package_of_every_runtime_is_pinned(name: str) -> None:
     assert len({line.split("==")[0] for line in read_requirements(name)}) == len(read_requirements(name))
 
 
-def test_torch_is_all_of_tabular_and_more() -> None:
+def test_torch_includes_all_of_tabular() -> None:
     assert set(read_requirements("tabular")) < set(read_requirements("torch"))
     assert find_runtime("tabular").hash != find_runtime("torch").hash
 
 
-def test_an_unknown_runtime_is_one_line() -> None:
-    with pytest.raises(UsageError, match="No such runtime: 'jax'. Available: tabular"):
+def test_an_unknown_runtime_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match=r"No such runtime: 'jax'\. Available: tabular"):
         find_runtime("jax")
 
 
-def test_a_runtime_is_built_once_and_kept_by_its_content(lists: Path) -> None:
-    said: list[str] = []
-    built = ensure_runtime("small", said.append)
-    assert (built.packages / "tiny.py").read_text() == "ANSWER = 42\n" and said
-    said.clear()
-    assert ensure_runtime("small", said.append) == built and not said
-    (lists / "small.txt").write_text("tiny==1.0\n# changed in words only\n")
+def test_a_runtime_is_built_once_per_content(requirements_folder: Path) -> None:
+    progress: list[str] = []
+    built = ensure_runtime("small", progress.append)
+    assert (built.packages / "tiny.py").read_text() == "ANSWER = 42\n" and progress
+    progress.clear()
+    assert ensure_runtime("small", progress.append) == built and not progress
+    (requirements_folder / "small.txt").write_text("tiny==1.0\n# only the comment has changed\n")
     assert find_runtime("small") == built
-    (lists / "small.txt").write_text("tiny==2.0\n")
+    (requirements_folder / "small.txt").write_text("tiny==2.0\n")
     assert find_runtime("small").hash != built.hash and not find_runtime("small").is_built
 
 
-def test_a_runtime_that_cannot_be_built_says_why_and_leaves_nothing(lists: Path) -> None:
-    (lists / "small.txt").write_text("tiny==3.0\n")
+def test_a_failed_build_gives_a_reason_and_leaves_nothing(requirements_folder: Path) -> None:
+    (requirements_folder / "small.txt").write_text("tiny==3.0\n")
     with pytest.raises(SandboxFault, match=r"Cannot build the runtime small: ERROR: .*tiny==3\.0"):
         ensure_runtime("small", lambda line: None)
     left = [
@@ -68,7 +68,7 @@ def test_a_runtime_that_cannot_be_built_says_why_and_leaves_nothing(lists: Path)
     assert not left and not find_runtime("small").is_built
 
 
-def test_the_sandboxs_user_can_read_a_runtime_whatever_the_umask(lists: Path) -> None:
+def test_the_user_inside_the_sandbox_can_read_a_runtime_whatever_the_umask(requirements_folder: Path) -> None:
     before = os.umask(0o077)
     try:
         built = ensure_runtime("small", lambda line: None)

@@ -1,4 +1,4 @@
-"""A harness of its own process: runs script.py of a workspace, shows what it prints, and its end as JSON."""
+"""A separate harness process: runs script.py of a workspace, prints its output, then its result as JSON."""
 
 import json
 import os
@@ -15,35 +15,36 @@ from mlagentbench.sandbox.output import CommandOutput
 from mlagentbench.sandbox.selection import create_sandbox
 
 
-class Shown(CommandOutput):
+class PrintedOutput(CommandOutput):
     def write(self, data: bytes) -> None:
         super().write(data)
         os.write(1, data)
 
 
 def main() -> None:
-    isolation, workspace, marker, seconds = sys.argv[1:5]
+    sandbox_name, folder, marker, timeout_s = sys.argv[1:5]
+    workspace = Path(folder)
     limits = Limits(**json.loads(sys.argv[5])) if len(sys.argv) > 5 else Limits(memory_gb=0.5, processes=64)
-    owner = Path(workspace).stat().st_uid if os.geteuid() == 0 else None
-    access_log = AccessLog(Path(workspace)) if "RECORD_ACCESS" in os.environ else None
-    box = SandboxSpec(
-        Path(workspace),
+    access_log = AccessLog(workspace) if "RECORD_ACCESS" in os.environ else None
+    spec = SandboxSpec(
+        workspace,
         find_runtime("tabular"),
         limits,
         environment={"MARKER": marker},
-        uid=owner,
+        uid=workspace.stat().st_uid if os.geteuid() == 0 else None,
         access_log=access_log,
     )
-    place = create_sandbox(isolation)
+    sandbox = create_sandbox(sandbox_name)
     if "ANNOUNCE" in os.environ:
         os.write(1, b"starting\n")
-    done = place.run(["python", "-u", "script.py"], box, float(seconds), Shown())
-    told = {"limit": done.limit, "exit_code": done.exit_code, "groups": len(find_controller_folders())}
+    execution = sandbox.run(["python", "-u", "script.py"], spec, float(timeout_s), PrintedOutput())
+    controllers = len(find_controller_folders())
+    result = {"limit": execution.limit, "exit_code": execution.exit_code, "controllers": controllers}
     if access_log:
         access_log.write_step(1)
         access_log.close()
-        told["accesses"] = [list(access.model_dump().values()) for access in read_access(Path(workspace), 1)]
-    print(json.dumps(told))
+        result["accesses"] = [list(access.model_dump().values()) for access in read_access(workspace, 1)]
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

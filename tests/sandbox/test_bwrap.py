@@ -1,4 +1,4 @@
-"""What the agent's code cannot see, reach or change."""
+"""What the agent's code cannot see, access or change."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import Runner
+from script_runner import ScriptRunner
 
 import mlagentbench
 from mlagentbench.errors import SandboxFault, UsageError
@@ -19,34 +19,34 @@ from mlagentbench.sandbox.bwrap import BubblewrapSandbox, hidden_paths
 from mlagentbench.sandbox.selection import choose_unprivileged_uid, create_sandbox
 from mlagentbench.system.cache import cache_dir
 
-PROBE = """
+ATTEMPT = """
 import ctypes, os, socket, subprocess, sys
 libc = ctypes.CDLL(None, use_errno=True)
-def attempt(name, deed):
-    try: outcome = deed()
+def attempt(name, action):
+    try: outcome = action()
     except Exception as error: outcome = None; print(name, 'refused', type(error).__name__)
     else: print(name, 'DONE', outcome)
 """
 
 
-def probe(run: Runner, code: str, **changes: object) -> dict[str, str]:
-    """The outcome of every attempt, by its name."""
-    ran = run(PROBE + textwrap.dedent(code), **changes)  # type: ignore[arg-type]
-    assert ran.exit_code == 0, ran.text
-    return dict(line.split(" ", 1) for line in ran.text.splitlines())
+def run_attempts(run: ScriptRunner, code: str, **changes: object) -> dict[str, str]:
+    """Run attempts in the sandbox; the outcome of each, by name."""
+    result = run(ATTEMPT + textwrap.dedent(code), **changes)  # type: ignore[arg-type]
+    assert result.exit_code == 0, result.text
+    return dict(line.split(" ", 1) for line in result.text.splitlines())
 
 
-def done(outcomes: dict[str, str]) -> list[str]:
+def list_successes(outcomes: dict[str, str]) -> list[str]:
     assert outcomes
     return [f"{name} {outcome}" for name, outcome in outcomes.items() if not outcome.startswith("refused")]
 
 
-def test_secret_places_do_not_exist_inside(run: Runner) -> None:
+def test_secret_paths_do_not_exist_inside(run: ScriptRunner) -> None:
     Path("/dev/shm/host-secret").touch()
     try:
         (run.folder / "answers.csv").write_text("42")
         package = str(Path(mlagentbench.__file__).parent)
-        places = [
+        paths = [
             str(cache_dir()),
             package,
             str(run.folder),
@@ -57,7 +57,7 @@ def test_secret_places_do_not_exist_inside(run: Runner) -> None:
             "/srv",
             "/mnt",
         ]
-        places += [
+        paths += [
             "/etc/shadow",
             "/etc/ssl",
             "/sys",
@@ -67,24 +67,25 @@ def test_secret_places_do_not_exist_inside(run: Runner) -> None:
             "/dev/mem",
             "/dev/sda",
         ]
-        places += [
+        paths += [
             os.environ["HOME"],
             sys.prefix,
             f"/proc/{os.getpid()}",
             "/proc/1/root/root",
             "/proc/1/cwd/../root",
         ]
-        ran = run(f"""
+        result = run(f"""
 import glob, os
-print([place for place in {places} if os.path.lexists(place)])
-print(sorted(os.listdir('/')), os.listdir('/home'), os.listdir('/tmp'), os.listdir('/opt'), sorted(os.listdir('/etc')))
+print([path for path in {paths} if os.path.lexists(path)])
+print(sorted(os.listdir('/')), os.listdir('/home'), os.listdir('/tmp'), os.listdir('/opt'),
+      sorted(os.listdir('/etc')))
 print([p for p in os.listdir('/proc') if p.isdigit()])
 try: import mlagentbench; print('imported')
 except ImportError: print('no harness')
 """)
     finally:
         Path("/dev/shm/host-secret").unlink()
-    lines = ran.text.splitlines()
+    lines = result.text.splitlines()
     assert lines[0] == "[]"
     assert "'agent'] [] ['" in lines[1]
     assert lines[2] == "['1', '2']"
@@ -93,37 +94,41 @@ except ImportError: print('no harness')
         assert f"'{name}'" not in lines[1]
 
 
-def test_no_file_inside_holds_a_secret_of_the_harness(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_file_inside_holds_a_secret_of_the_harness(
+    run: ScriptRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     secret = "s3cret" + run.marker
     monkeypatch.setenv("SOME_API_KEY", secret)
-    ran = run("""
+    result = run("""
 import glob, os
 files = glob.glob('/proc/[0-9]*/environ') + glob.glob('/proc/[0-9]*/cmdline')
 found = [os.environb, *(open(file, 'rb').read() for file in files)]
 print('s3cret' in str(found), len(found), sorted(os.environ))
 """)
-    assert ran.text.startswith("False 5 ")
-    assert "API" not in ran.text
-    assert "'SEED'" in ran.text
+    assert result.text.startswith("False 5 ")
+    assert "API" not in result.text
+    assert "'SEED'" in result.text
 
 
-def test_only_the_three_standard_descriptors_are_inherited(run: Runner) -> None:
+def test_only_the_three_standard_descriptors_are_inherited(run: ScriptRunner) -> None:
     with (run.folder / "held").open("w") as held:
         os.set_inheritable(held.fileno(), True)
-        ran = run("""
+        result = run("""
 import os
 print([os.readlink(f'/proc/self/fd/{n}').split(':')[0] for n in range(3)], os.listdir('/proc/self/fd')[3:])
 for name in os.listdir('/proc/1/fd'): print(os.readlink(f'/proc/1/fd/{name}'))
 """)
-    assert ran.text.splitlines()[0] == "['/dev/null', 'pipe', 'pipe'] ['3']"  # the last is the listing itself
-    assert str(run.folder) not in ran.text
+    assert (
+        result.text.splitlines()[0] == "['/dev/null', 'pipe', 'pipe'] ['3']"
+    )  # the last is the listing itself
+    assert str(run.folder) not in result.text
 
 
-def test_there_is_no_network(run: Runner) -> None:
+def test_there_is_no_network(run: ScriptRunner) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_UNIX) as abstract:
         abstract.bind(f"\0{run.marker}")
         abstract.listen()
-        outcomes = probe(
+        outcomes = run_attempts(
             run,
             f"""
             def connect(family, address):
@@ -139,10 +144,10 @@ def test_there_is_no_network(run: Runner) -> None:
             print('interfaces', [name for _, name in socket.if_nameindex()])
             """,
         )
-    assert done(outcomes) == ["interfaces ['lo']"]
+    assert list_successes(outcomes) == ["interfaces ['lo']"]
 
 
-GAINS = """
+PRIVILEGE_ATTEMPTS = """
 def call(name, *arguments):
     if getattr(libc, name)(*arguments) == -1: raise OSError(ctypes.get_errno(), name)
 attempt('mount', lambda: call('mount', b'none', b'/tmp', b'tmpfs', 0, None))
@@ -181,49 +186,51 @@ assert os.getuid() >= 1000 and os.getgroups() in ([], [os.getgid()])
 """
 
 
-def test_no_privilege_can_be_gained(run: Runner) -> None:
-    assert done(probe(run, GAINS)) == []
+def test_no_privilege_can_be_gained(run: ScriptRunner) -> None:
+    assert list_successes(run_attempts(run, PRIVILEGE_ATTEMPTS)) == []
 
 
-def test_a_set_uid_file_of_the_agent_is_worth_nothing(run: Runner) -> None:
-    ran = run("""
+def test_a_set_uid_file_gives_the_agent_no_privilege(run: ScriptRunner) -> None:
+    result = run("""
 import os, shutil, subprocess
 shutil.copy('/usr/bin/id', 'id'); os.chmod('id', 0o6755)
 print(subprocess.run(['./id', '-u'], capture_output=True, text=True).stdout)
 os.symlink('/root', 'out'); os.link('id', 'again')
 """)
-    assert ran.text.strip() == "1000"
+    assert result.text.strip() == "1000"
     status = (run.workspace / "id").stat()
-    assert (status.st_uid, status.st_gid) == (run.box.uid, run.box.uid) or os.geteuid() != 0
+    assert (status.st_uid, status.st_gid) == (run.spec.uid, run.spec.uid) or os.geteuid() != 0
     assert status.st_uid >= 1_900_000_000 or os.geteuid() != 0
 
 
-def test_read_only_files_hold_against_everything(run: Runner) -> None:
+def test_read_only_files_cannot_be_changed_in_any_way(run: ScriptRunner) -> None:
     (run.workspace / "data" / "inner").mkdir(parents=True)
     (run.workspace / "data" / "inner" / "test.csv").write_text("given")
     (run.workspace / "evaluate.py").write_text("given")
     (run.workspace / "locked").mkdir()
     (run.workspace / "locked" / "a.txt").write_text("given")
-    if run.box.uid:
-        subprocess.run(["chown", "-R", f"{run.box.uid}:{run.box.uid}", str(run.workspace)], check=True)
-    outcomes = probe(
+    if run.spec.uid:
+        subprocess.run(["chown", "-R", f"{run.spec.uid}:{run.spec.uid}", str(run.workspace)], check=True)
+    outcomes = run_attempts(
         run,
         """
         import mmap, shutil
         for path in ('data/inner/test.csv', 'evaluate.py', 'locked/a.txt'):
-            deeds = {
-                'open': lambda: open(path, 'r+'), 'append': lambda: open(path, 'a'), 'create': lambda: open(path, 'w'),
+            actions = {
+                'open': lambda: open(path, 'r+'), 'append': lambda: open(path, 'a'),
+                'create': lambda: open(path, 'w'),
                 'truncate': lambda: os.truncate(path, 0), 'unlink': lambda: os.unlink(path),
                 'rename': lambda: os.rename(path, 'mine'), 'over': lambda: os.replace('script.py', path),
                 'chmod': lambda: os.chmod(path, 0o777), 'times': lambda: os.utime(path, (0, 0)),
-                'link': lambda: os.link(path, 'linked'), 'absolute': lambda: open(os.path.abspath(path), 'r+'),
+                'link': lambda: os.link(path, 'linked'),
+                'absolute': lambda: open(os.path.abspath(path), 'r+'),
                 'again': lambda: open(f'/proc/self/fd/{os.open(path, os.O_RDONLY)}', 'r+'),
                 'root': lambda: open(f'/proc/self/root/workspace/{path}', 'r+'),
                 'map': lambda: mmap.mmap(os.open(path, os.O_RDWR), 5),
                 'xattr': lambda: os.setxattr(path, 'user.x', b'y'),
                 'exchange': lambda: libc.renameat2(-100, path.encode(), -100, b'script.py', 2) and 1 / 0,
             }
-            for name, deed in deeds.items(): attempt(f'{name}-{path}', deed)
+            for name, action in actions.items(): attempt(f'{name}-{path}', action)
         for path in ('data', 'data/inner', 'locked'):
             attempt(f'move-{path}', lambda: os.rename(path, 'elsewhere'))
             attempt(f'remove-{path}', lambda: shutil.rmtree(path))
@@ -233,13 +240,13 @@ def test_read_only_files_hold_against_everything(run: Runner) -> None:
         """,
         read_only_paths=("data/inner/test.csv", "evaluate.py", "locked"),
     )
-    assert done(outcomes) == ["sibling DONE 4", "own DONE None"]
+    assert list_successes(outcomes) == ["sibling DONE 4", "own DONE None"]
     for path in ("data/inner/test.csv", "evaluate.py", "locked/a.txt"):
         assert (run.workspace / path).read_text() == "given"
 
 
-def test_the_record_of_the_output_is_out_of_reach(run: Runner) -> None:
-    ran = run("""
+def test_recorded_output_cannot_be_changed(run: ScriptRunner) -> None:
+    result = run("""
 import os
 print('first')
 for attempt in (lambda: os.ftruncate(1, 0), lambda: os.lseek(1, 0, 0), lambda: os.pwrite(1, b'x', 0)):
@@ -248,29 +255,29 @@ for attempt in (lambda: os.ftruncate(1, 0), lambda: os.lseek(1, 0, 0), lambda: o
 os.set_blocking(1, False); os.set_blocking(1, True)
 print(open('/proc/self/fd/1', 'w').write('more'))
 """)
-    assert ran.text == (run.folder / "output.txt").read_text()
-    assert ran.text.splitlines()[0] == "first"
-    assert "done" not in ran.text
+    assert result.text == (run.folder / "output.txt").read_text()
+    assert result.text.splitlines()[0] == "first"
+    assert "done" not in result.text
 
 
-def test_ipc_of_the_host_is_another_and_that_of_a_script_goes_with_it(run: Runner) -> None:
+def test_ipc_is_separate_from_the_host_and_removed_with_the_script(run: ScriptRunner) -> None:
     before = Path("/proc/sysvipc/shm").read_text()
-    ran = run("""
+    result = run("""
 import ctypes
 libc = ctypes.CDLL(None)
 print(libc.shmget(4242, 1 << 20, 0o1666) >= 0, len(open('/proc/sysvipc/shm').readlines()))
 """)
-    assert ran.text.split() == ["True", "2"]
+    assert result.text.split() == ["True", "2"]
     assert Path("/proc/sysvipc/shm").read_text() == before
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give up being root")
-def test_a_root_harness_never_starts_a_box_without_an_unprivileged_owner(run: Runner) -> None:
+def test_a_root_harness_starts_no_sandbox_without_an_unprivileged_uid(run: ScriptRunner) -> None:
     with pytest.raises(SandboxFault, match="uid of an unprivileged user"):
         run("print(1)", uid=None)
 
 
-def test_without_bubblewrap_one_sentence_says_what_to_install(
+def test_without_bubblewrap_the_message_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -289,9 +296,7 @@ def broken_bwrap(folder: Path, script: str) -> BubblewrapSandbox:
 
 
 @pytest.mark.parametrize("code", [0, 1, 127])
-def test_a_bubblewrap_that_cannot_start_is_a_fault_and_no_failure_of_the_script(
-    code: int, run: Runner
-) -> None:
+def test_a_bubblewrap_that_cannot_start_is_a_fault_not_a_failed_script(code: int, run: ScriptRunner) -> None:
     folder = run.folder / "bin"
     folder.mkdir()
     run.sandbox = broken_bwrap(
@@ -302,62 +307,68 @@ def test_a_bubblewrap_that_cannot_start_is_a_fault_and_no_failure_of_the_script(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can change its root")
-def test_a_machine_that_forbids_namespaces_is_a_fault(run: Runner) -> None:
+def test_a_machine_that_forbids_namespaces_is_a_fault(run: ScriptRunner) -> None:
     (run.workspace / "script.py").write_text("print(1)")
     harness = Path(__file__).parent / "harness.py"
     command = [sys.executable, str(harness), "bwrap", str(run.workspace), run.marker, "9"]
     (run.folder / "root").mkdir()
-    chrooted = f'mount --rbind / {run.folder}/root && exec chroot {run.folder}/root "$@"'  # where the kernel gives none
-    ended = subprocess.run(
-        ["unshare", "-m", "sh", "-c", chrooted, "sh", *command], capture_output=True, timeout=60, check=False
+    # The kernel creates no user namespaces for a process in a chroot.
+    chroot_script = f'mount --rbind / {run.folder}/root && exec chroot {run.folder}/root "$@"'
+    completed = subprocess.run(
+        ["unshare", "-m", "sh", "-c", chroot_script, "sh", *command],
+        capture_output=True,
+        timeout=60,
+        check=False,
     )
-    assert ended.returncode == 1
-    assert b"SandboxFault: The sandbox cannot be started on this machine: bwrap: " in ended.stderr
+    assert completed.returncode == 1
+    assert b"SandboxFault: The sandbox cannot be started on this machine: bwrap: " in completed.stderr
 
 
-def test_a_missing_python_is_a_fault_and_no_failure_of_the_script(run: Runner) -> None:
+def test_a_missing_python_is_a_fault_not_a_failed_script(run: ScriptRunner) -> None:
     with pytest.raises(SandboxFault, match="no such program: snake"):
-        run.sandbox.start(["snake"], run.box)
+        run.sandbox.start(["snake"], run.spec)
 
 
-def test_what_lies_in_a_shown_folder_is_covered(box: SandboxSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_harness_files_in_a_mounted_folder_are_hidden(
+    spec: SandboxSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A harness installed below /usr or into the Python's own packages, and a cache there, too."""
-    places = [Path("/usr/local/share/some-cache"), Path("/usr/local/lib/some-app")]
-    for place in places:
-        place.mkdir()
+    paths = [Path("/usr/local/share/some-cache"), Path("/usr/local/lib/some-app")]
+    for path in paths:
+        path.mkdir()
     try:
-        monkeypatch.setenv("MLAGENTBENCH_HOME", str(places[0]))
-        monkeypatch.chdir(places[1])
-        prefix = box.runtime.prefix_inside
+        monkeypatch.setenv("MLAGENTBENCH_HOME", str(paths[0]))
+        monkeypatch.chdir(paths[1])
+        prefix = spec.runtime.prefix_inside
         packages = next(
-            path for path in box.runtime.base_package_folders if path.is_relative_to(box.runtime.prefix)
+            path for path in spec.runtime.base_package_folders if path.is_relative_to(spec.runtime.prefix)
         )
         inside = packages / "mlagentbench"
         monkeypatch.setattr(mlagentbench, "__file__", str(inside / "__init__.py"))
         made = not inside.exists()
         inside.mkdir(exist_ok=True)
         try:
-            found = hidden_paths(replace(box, workspace=places[0] / "runs" / "workspace"))
+            found = hidden_paths(replace(spec, workspace=paths[0] / "runs" / "workspace"))
         finally:
             if made:
                 inside.rmdir()
     finally:
-        for place in places:
-            shutil.rmtree(place)
+        for path in paths:
+            shutil.rmtree(path)
     assert {"/usr/local/share/some-cache", "/usr/local/lib/some-app"} <= set(found)
-    assert f"{prefix}/{packages.relative_to(box.runtime.prefix)}" in found
+    assert f"{prefix}/{packages.relative_to(spec.runtime.prefix)}" in found
     assert not any(
-        "mlagentbench" in place for place in found
+        "mlagentbench" in path for path in found
     )  # covered with the packages, and not once more within
 
 
-def test_working_in_a_folder_that_python_needs_hides_nothing_of_it(
-    run: Runner, monkeypatch: pytest.MonkeyPatch
+def test_a_working_folder_that_python_needs_is_not_hidden(
+    run: ScriptRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for place in ("/usr", "/usr/lib", "/usr/bin", str(run.box.runtime.prefix / "lib")):
-        monkeypatch.chdir(place)
+    for path in ("/usr", "/usr/lib", "/usr/bin", str(run.spec.runtime.prefix / "lib")):
+        monkeypatch.chdir(path)
         assert run("print(1)").exit_code == 0
 
 
-def test_two_runs_have_different_users_so_that_they_cannot_touch_each_other() -> None:
+def test_two_runs_have_different_users() -> None:
     assert os.geteuid() != 0 or choose_unprivileged_uid("one") != choose_unprivileged_uid("two")

@@ -1,4 +1,4 @@
-"""Memory, processes, disk and output end at their limits, and the machine does not notice."""
+"""Limits on memory, processes, disk and output are enforced, and the machine is not affected."""
 
 import json
 import math
@@ -11,37 +11,37 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import SMALL, Runner
+from script_runner import SMALL, ScriptRunner
 
 from mlagentbench.records import Limits
 from mlagentbench.sandbox.cgroups import find_controller_folders
 from mlagentbench.sandbox.output import MAX_OUTPUT_FILE_BYTES
 
 HARNESS = Path(__file__).parent / "harness.py"
-root = pytest.mark.skipif(os.geteuid() != 0, reason="hides the control groups by a mount of its own")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="hides the cgroups with its own mount")
 
-EATERS = {
-    "one process": "print('begun')\nkept = []\nwhile True: kept.append(bytearray(b'x' * (1 << 24)))\n",
+MEMORY_USERS = {
+    "one process": "print('started')\nkept = []\nwhile True: kept.append(bytearray(b'x' * (1 << 24)))\n",
     "many children": """
-print('begun', flush=True)
+print('started', flush=True)
 import os, time
 for _ in range(4): os.fork()
 kept = bytearray(b'x' * (50 << 20))
 time.sleep(60)
 """,
     "files without a name": """
-print('begun', flush=True)
+print('started', flush=True)
 import os
 while True:
     fd = os.memfd_create('x')
     for _ in range(16): os.write(fd, bytes(b'x' * (1 << 20)))
 """,
     "files in memory": """
-print('begun', flush=True)
+print('started', flush=True)
 import time
-for place in ('/tmp', '/dev/shm', '/home/agent'):
+for folder in ('/tmp', '/dev/shm', '/home/agent'):
     try:
-        with open(f'{place}/x', 'wb') as file:
+        with open(f'{folder}/x', 'wb') as file:
             while True: file.write(b'x' * (1 << 20))
     except OSError as error: print(error, flush=True)
 kept = bytearray(b'x' * (450 << 20))
@@ -50,38 +50,40 @@ time.sleep(60)
 }
 
 
-@pytest.mark.parametrize("how", EATERS)
-def test_memory_ends_at_its_limit_when_eaten_by(how: str, run: Runner) -> None:
-    ran = run(EATERS[how])
-    assert ran.limit == "memory"
-    assert "begun" in ran.text
-    assert ran.execution.seconds < 15
+@pytest.mark.parametrize("method", MEMORY_USERS)
+def test_a_script_is_killed_at_the_memory_limit_when_memory_is_used_by(
+    method: str, run: ScriptRunner
+) -> None:
+    result = run(MEMORY_USERS[method])
+    assert result.limit == "memory"
+    assert "started" in result.text
+    assert result.execution.seconds < 15
 
 
-def test_file_systems_in_memory_are_small_and_the_script_hears_of_it(run: Runner) -> None:
-    ran = run(
+def test_tmpfs_is_small_and_the_script_gets_an_error_when_it_is_full(run: ScriptRunner) -> None:
+    result = run(
         """
-for place in ('/tmp', '/dev/shm', '/home/agent'):
-    with open(f'{place}/x', 'wb') as file:
+for folder in ('/tmp', '/dev/shm', '/home/agent'):
+    with open(f'{folder}/x', 'wb') as file:
         try:
             while True: file.write(b'x' * (1 << 20))
         except OSError as error: print(error.strerror)
-    import os; os.unlink(f'{place}/x')
+    import os; os.unlink(f'{folder}/x')
 """,
         limits=SMALL.replace(disk_gb=1.0),
     )
-    assert ran.text.splitlines() == ["No space left on device"] * 3
-    assert (ran.limit, ran.exit_code) == (None, 0)
+    assert result.text.splitlines() == ["No space left on device"] * 3
+    assert (result.limit, result.exit_code) == (None, 0)
 
 
-def test_a_fork_bomb_is_over_in_seconds(run: Runner) -> None:
-    ran = run("import os\nwhile True:\n  try: os.fork()\n  except OSError: pass\n")
-    assert ran.limit == "processes"
-    assert ran.execution.seconds < 10
+def test_a_fork_bomb_is_killed_within_seconds(run: ScriptRunner) -> None:
+    result = run("import os\nwhile True:\n  try: os.fork()\n  except OSError: pass\n")
+    assert result.limit == "processes"
+    assert result.execution.seconds < 10
 
 
-def test_a_script_may_handle_the_limit_of_processes_itself(run: Runner) -> None:
-    ran = run("""
+def test_a_script_can_handle_the_process_limit_itself(run: ScriptRunner) -> None:
+    result = run("""
 import os, time
 children = 0
 try:
@@ -90,11 +92,11 @@ try:
         children += 1
 except OSError as error: print(children, error.strerror)
 """)
-    assert (ran.limit, ran.exit_code) == ("processes", 0)
-    assert ran.text.split()[0] == "61"  # and the three that the sandbox itself needs
+    assert (result.limit, result.exit_code) == ("processes", 0)
+    assert result.text.split()[0] == "61"  # and the three that the sandbox itself needs
 
 
-QUEUES = """
+FILL_SOCKETS = """
 import re, socket
 kept = []
 for _ in range(400):
@@ -110,13 +112,13 @@ print(4096 * int(re.search(r'UDP: inuse \\d+ mem (\\d+)', open('/proc/net/sockst
 """
 
 
-@pytest.mark.skipif(not find_controller_folders(), reason="needs control groups")
-def test_what_waits_in_sockets_is_bounded_too(run: Runner) -> None:
-    ran = run(QUEUES)
-    assert ran.limit == "memory" or int(ran.text) < SMALL.memory_gb * 2**30 / 2, ran.text
+@pytest.mark.skipif(not find_controller_folders(), reason="needs cgroups")
+def test_socket_buffers_are_limited(run: ScriptRunner) -> None:
+    result = run(FILL_SOCKETS)
+    assert result.limit == "memory" or int(result.text) < SMALL.memory_gb * 2**30 / 2, result.text
 
 
-FILLERS = {
+DISK_FILLERS = {
     "many files of some size": """
 for number in range(1500): open(f'f{number}', 'wb').write(b'x' * 100_000)
 """,
@@ -142,7 +144,7 @@ for _ in range(10):
     "files that are only mapped": """
 import ctypes, os
 libc = ctypes.CDLL(None)
-libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
 for _ in range(10):
     fd = os.open('.', os.O_TMPFILE | os.O_RDWR); os.posix_fallocate(fd, 0, 40 << 20)
     libc.mmap(None, 4096, 1, 1, fd, 0); os.close(fd)
@@ -150,26 +152,29 @@ for _ in range(10):
 }
 
 
-@pytest.mark.parametrize("how", FILLERS)
-def test_the_disk_ends_at_its_limit_when_filled_with(how: str, run: Runner) -> None:
-    ran = run(f"print('begun', flush=True)\n{FILLERS[how]}\nimport time\ntime.sleep(60)")
-    assert ran.limit == "disk"
-    assert "begun" in ran.text
-    assert ran.execution.seconds < 15
+@pytest.mark.parametrize("method", DISK_FILLERS)
+def test_a_script_is_killed_at_the_disk_limit_when_the_disk_is_filled_with(
+    method: str, run: ScriptRunner
+) -> None:
+    result = run(f"print('started', flush=True)\n{DISK_FILLERS[method]}\nimport time\ntime.sleep(60)")
+    assert result.limit == "disk"
+    assert "started" in result.text
+    assert result.execution.seconds < 15
     subprocess.run(["chmod", "-R", "u+rwx", str(run.workspace)], check=True)
     subprocess.run(["rm", "-rf", str(run.workspace / "d")], check=True)  # deeper than Python can go
 
 
-def test_a_disk_that_loses_more_than_the_workspace_may_take_is_looked_at_at_once(
-    run: Runner, until: Callable[[Callable[[], object]], None], monkeypatch: pytest.MonkeyPatch
+def test_a_disk_that_loses_more_than_the_workspace_may_grow_is_scanned_at_once(
+    run: ScriptRunner, until: Callable[[Callable[[], object]], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     large = run.workspace / "f"
     large.touch()
-    # As if nobody else wrote to this disk, or removed what hides the loss.
+    # As if no other process used this disk.
     monkeypatch.setattr(
-        "mlagentbench.sandbox.limit_monitor._free_disk_bytes", lambda folder: 2**40 - large.stat().st_blocks * 512
+        "mlagentbench.sandbox.limit_monitor._free_disk_bytes",
+        lambda folder: 2**40 - large.stat().st_blocks * 512,
     )
-    process = run.sandbox.start(["sleep", "60"], run.box)
+    process = run.sandbox.start(["sleep", "60"], run.spec)
     try:
         monitor = process.monitor
         assert not monitor._is_disk_exceeded()
@@ -181,42 +186,43 @@ def test_a_disk_that_loses_more_than_the_workspace_may_take_is_looked_at_at_once
         process.close()
 
 
-def test_one_big_file_ends_at_the_limit_with_an_error_of_its_own(run: Runner) -> None:
-    ran = run("""
+def test_one_big_file_stops_at_the_limit_with_its_own_error(run: ScriptRunner) -> None:
+    result = run("""
 with open('f', 'wb', buffering=0) as file:
     while True: file.write(b'x' * (1 << 20))
 """)
-    assert (ran.limit, ran.exit_code) == ("disk", 1)
-    assert "File too large" in ran.text
+    assert (result.limit, result.exit_code) == ("disk", 1)
+    assert "File too large" in result.text
     assert (run.workspace / "f").stat().st_size == int(SMALL.disk_gb * 2**30)
 
 
-def test_a_file_that_only_claims_to_be_huge_is_refused(run: Runner) -> None:
-    ran = run("open('f', 'wb').truncate(10 << 30)")
-    assert ran.exit_code == 1
-    assert "File too large" in ran.text
+def test_a_huge_sparse_file_is_refused(run: ScriptRunner) -> None:
+    result = run("open('f', 'wb').truncate(10 << 30)")
+    assert result.exit_code == 1
+    assert "File too large" in result.text
     assert (run.workspace / "f").stat().st_size == 0
 
 
-def test_a_flood_of_output_stays_on_disk_up_to_a_cap(run: Runner) -> None:
+def test_a_flood_of_output_is_stored_up_to_a_maximum(run: ScriptRunner) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    ran = run(
-        "import os\nchunk = b'x' * 999_999 + b'\\n'\nfor _ in range(500): os.write(1, chunk)\nos.write(1, b'last')"
+    result = run(
+        "import os\nchunk = b'x' * 999_999 + b'\\n'\nfor _ in range(500): os.write(1, chunk)\n"
+        "os.write(1, b'last')"
     )
-    assert ran.execution.output_bytes > 400_000_000
-    assert len(ran.text) < 20_000
-    assert ran.text.endswith("last")
+    assert result.execution.output_bytes > 400_000_000
+    assert len(result.text) < 20_000
+    assert result.text.endswith("last")
     assert (run.folder / "output.txt").stat().st_size == MAX_OUTPUT_FILE_BYTES
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # kilobytes
 
 
-def test_output_without_an_end_is_ended_by_the_clock(run: Runner) -> None:
-    ran = run("import os\nwhile True: os.write(1, os.urandom(1 << 16))", seconds=0.6)
-    assert ran.limit == "time"
-    assert len(ran.text) < 20_000
+def test_endless_output_is_stopped_by_the_time_limit(run: ScriptRunner) -> None:
+    result = run("import os\nwhile True: os.write(1, os.urandom(1 << 16))", timeout_s=0.6)
+    assert result.limit == "time"
+    assert len(result.text) < 20_000
 
 
-TAKES = """
+RAISE_LIMITS = """
 import os, resource
 for name in ('CORE', 'FSIZE', 'NOFILE', 'MEMLOCK', 'MSGQUEUE', 'RTPRIO', 'NICE'):
     limit = getattr(resource, f'RLIMIT_{name}', {'NICE': 13}.get(name))
@@ -234,83 +240,89 @@ print('oom', open('/proc/self/oom_score_adj').read())
 """
 
 
-def taken(run: Runner) -> tuple[list[str], dict[str, int]]:
-    """What a script did that it should not, and its limits by name."""
-    ran = run(TAKES)
-    lines = [line for line in ran.text.splitlines() if line.strip()]
-    assert ran.exit_code == 0, ran.text
+def try_to_raise_limits(run: ScriptRunner) -> tuple[list[str], dict[str, int]]:
+    """What a script succeeded to do although it should not, and its limits by name."""
+    result = run(RAISE_LIMITS)
+    lines = [line for line in result.text.splitlines() if line.strip()]
+    assert result.exit_code == 0, result.text
     done = [line for line in lines if line.startswith(("did", "raised"))]
     return done, {name: int(value) for name, value in (line.split() for line in lines if line not in done)}
 
 
-def test_what_a_script_may_take_from_the_machine_is_bounded(run: Runner) -> None:
-    done, numbers = taken(run)
+def test_resource_limits_of_a_script_cannot_be_raised(run: ScriptRunner) -> None:
+    done, numbers = try_to_raise_limits(run)
     assert done == []
     assert numbers["CORE"] <= 1 and numbers["NOFILE"] <= 4096
     assert numbers["RTPRIO"] == numbers["NICE"] == 0
     assert numbers["oom"] >= 500
 
 
-def elsewhere(
-    run: Runner, mounts: str, limits: Limits, seconds: float
+def run_with_mounts(
+    run: ScriptRunner, mounts: str, limits: Limits, timeout_s: float
 ) -> "subprocess.CompletedProcess[bytes]":
-    """The script in a harness of its own, which sees other mounts than we do."""
-    command = [sys.executable, str(HARNESS), "bwrap", str(run.workspace), run.marker, str(seconds)]
+    """Run the script in a separate harness that has other mounts."""
+    command = [sys.executable, str(HARNESS), "bwrap", str(run.workspace), run.marker, str(timeout_s)]
     shell = ["unshare", "-m", "sh", "-c", f'{mounts} && exec "$@"', "sh"]
     return subprocess.run(
         [*shell, *command, limits.model_dump_json()], capture_output=True, timeout=60, check=False
     )
 
 
-def hidden(run: Runner, code: str, limits: Limits = SMALL, seconds: float = 20) -> dict[str, object]:
-    """The same in a harness that finds no control groups."""
+def run_without_cgroups(
+    run: ScriptRunner, code: str, limits: Limits = SMALL, timeout_s: float = 20
+) -> dict[str, object]:
+    """Run the script in a separate harness that finds no cgroups."""
     (run.workspace / "script.py").write_text(code)
-    done = elsewhere(run, "mount -t tmpfs none /sys/fs/cgroup", limits, seconds)
+    done = run_with_mounts(run, "mount -t tmpfs none /sys/fs/cgroup", limits, timeout_s)
     assert done.returncode == 0, done.stderr
-    found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
-    assert found["groups"] == 0
-    return {**found, "text": done.stdout.decode("utf-8", "replace")}
+    outcome: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    assert outcome["controllers"] == 0
+    return {**outcome, "text": done.stdout.decode("utf-8", "replace")}
 
 
-@root
-@pytest.mark.parametrize("how", EATERS)
-def test_without_control_groups_memory_ends_at_its_limit_when_eaten_by(how: str, run: Runner) -> None:
+@needs_root
+@pytest.mark.parametrize("method", MEMORY_USERS)
+def test_without_cgroups_a_script_is_killed_at_the_memory_limit_when_memory_is_used_by(
+    method: str, run: ScriptRunner
+) -> None:
     started = time.monotonic()
-    found = hidden(run, EATERS[how])
-    assert found["limit"] == "memory"
-    assert "begun" in str(found["text"])
+    outcome = run_without_cgroups(run, MEMORY_USERS[method])
+    assert outcome["limit"] == "memory"
+    assert "started" in str(outcome["text"])
     assert time.monotonic() - started < 15
 
 
-@root
-def test_without_control_groups_processes_are_bounded_all_the_same(run: Runner) -> None:
-    found = hidden(
+@needs_root
+def test_without_cgroups_processes_are_still_limited(run: ScriptRunner) -> None:
+    outcome = run_without_cgroups(
         run,
         "import os, time\nn = 0\ntry:\n while True:\n  if not os.fork(): time.sleep(60)\n  n += 1\n"
         "except OSError: print('made', n)",
     )
-    assert 50 < int(str(found["text"]).split()[1]) <= 64
-    bomb = hidden(run, "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass\n", seconds=1.5)
+    assert 50 < int(str(outcome["text"]).split()[1]) <= 64
+    bomb = run_without_cgroups(
+        run, "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass\n", timeout_s=1.5
+    )
     assert bomb["limit"] == "time"
     assert run.survivors() == []
 
 
-@root
-def test_no_script_uses_up_the_disk_of_the_machine(run: Runner) -> None:
+@needs_root
+def test_no_script_can_fill_the_disk_of_the_machine(run: ScriptRunner) -> None:
     (run.folder / "script.py").write_text("""
 import os
 for n in range(9): os.posix_fallocate(os.open(f'f{n}', os.O_RDWR | os.O_CREAT), 0, 100 << 20)
 while True: pass
 """)
-    owner, limits = run.workspace.stat().st_uid, SMALL.replace(memory_gb=4.0, disk_gb=8.0)
+    uid, limits = run.workspace.stat().st_uid, SMALL.replace(memory_gb=4.0, disk_gb=8.0)
 
-    def with_a_disk_of(size: str) -> "subprocess.CompletedProcess[bytes]":
-        mount = f"mount -t tmpfs -o size={size},uid={owner},gid={owner} none {run.workspace}"
-        return elsewhere(run, f"{mount} && cp {run.folder}/script.py {run.workspace}", limits, 20)
+    def run_with_disk(size: str) -> "subprocess.CompletedProcess[bytes]":
+        mount = f"mount -t tmpfs -o size={size},uid={uid},gid={uid} none {run.workspace}"
+        return run_with_mounts(run, f"{mount} && cp {run.folder}/script.py {run.workspace}", limits, 20)
 
-    assert json.loads(with_a_disk_of("1300m").stdout)["limit"] == "disk"
-    refused = with_a_disk_of("900m")
+    assert json.loads(run_with_disk("1300m").stdout)["limit"] == "disk"
+    refused = run_with_disk("900m")
     assert refused.returncode == 1
     assert (
         b"SandboxFault: Less than 1 GB is free" in refused.stderr
-    )  # before anything ran: not the agent's fault
+    )  # before anything result: not the agent's fault

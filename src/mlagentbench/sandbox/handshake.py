@@ -2,7 +2,7 @@
 
 The last program before the command writes READY_BYTE to its output and waits for a line. So a sandbox that
 cannot start is never mistaken for a command that failed. And a harness that is killed meanwhile never sends
-the line, so no command starts that nobody would kill.
+the line, so no command starts that would not be killed.
 """
 
 import os

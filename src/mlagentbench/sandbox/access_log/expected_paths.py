@@ -30,7 +30,7 @@ LOCAL_ADDRESS_PREFIXES = (
 
 
 def expected_prefix(path: str) -> str:
-    """The expected path that `path` is or lies below, or ""."""
+    """The expected path that `path` is or is below, or ""."""
     if path.startswith("/dev/nvidia"):
         return "/dev"
     if path.startswith(("/proc/self/root", "/proc/self/cwd")):  # these lead anywhere

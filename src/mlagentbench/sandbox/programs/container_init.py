@@ -1,6 +1,6 @@
 """Runs inside a container as its first process: starts one command, and exits with it or with the harness.
 
-A container engine does not pass descriptors on, and stands between a command and whoever reads its output. So
+A container engine does not pass descriptors on, and stands between a command and the reader of its output. So
 the harness sends the streams over a socket, and the command gets the same ones that it would have without an
 engine. The socket also shows whether the harness is alive: when it closes, for whatever reason, this process
 exits, and the kernel then kills all others in the container.
