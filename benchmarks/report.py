@@ -99,7 +99,9 @@ def draw_result(spec: RunSpec, template: Result, random_source: random.Random) -
         "tokens": tokens,
         "dollars": round(tokens * 4e-6, 4),
     }
-    base = template.replace(task=spec.task, agent=spec.agent, model=spec.model, seed=spec.seed, **costs)
+    identity = {"task": spec.task, "agent": spec.agent, "model": spec.model, "seed": spec.seed}
+    # A report counts runs with the same trace once, so each copy claims a trace of its own.
+    base = template.replace(**identity, **costs, trace=2 * spec.id)
     chance = random_source.random()
     if chance < 0.005:
         return None
