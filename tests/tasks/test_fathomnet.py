@@ -23,7 +23,7 @@ from mlagentbench.errors import InvalidSubmission
 from mlagentbench.task import BUILTIN_TASKS_DIR
 
 TASK = BUILTIN_TASKS_DIR / "fathomnet"
-BESIDE = ("generator", "pictures")
+TASK_MODULES = ("generator", "image_download")
 SEED = 2**63 - 25
 FILES = {
     "category_key.csv",
@@ -69,9 +69,9 @@ class Made:
 def prepare() -> Iterator[ModuleType]:
     """prepare.py with fewer pictures, and its own modules beside it."""
     sys.path.insert(0, str(TASK))
-    others = {name: sys.modules.pop(name, None) for name in BESIDE}
+    others = {name: sys.modules.pop(name, None) for name in TASK_MODULES}
     module = load_module_from_file(TASK / "prepare.py")
-    module.TRAIN, module.TEST = 160, 160
+    module.TRAIN_IMAGES, module.TEST_IMAGES = 160, 160
     yield module
     sys.path.remove(str(TASK))
     for name, other in others.items():
@@ -94,7 +94,7 @@ def raw(prepare: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name in prepare.NAMES:
             sketches = (rng.random((10, 28 * 28)) < 0.15) * 1.0
             content = gzip.compress("".join(json.dumps(each.tolist()) + "\n" for each in sketches).encode())
-            about = tarfile.TarInfo(prepare.DRAWINGS.format(name))
+            about = tarfile.TarInfo(prepare.DRAWINGS_FILE.format(name))
             about.size = len(content)
             archive.addfile(about, io.BytesIO(content))
     return folder
@@ -153,7 +153,7 @@ def test_the_two_parts_share_no_sketch_even_if_one_was_drawn_twice(prepare: Modu
     generator = sys.modules["generator"]
     rng = np.random.default_rng(0)
     drawn = {name: np.repeat(rng.random((7, 28, 28)), 2, axis=0) for name in prepare.NAMES}
-    for one, other in zip(*generator.halves(drawn, generator.Draw(5)), strict=True):
+    for one, other in zip(*generator.split_sketches(drawn, generator.PortableRandom(5)), strict=True):
         assert len(one) + len(other) == 7
         assert not {each.tobytes() for each in one} & {each.tobytes() for each in other}
 
@@ -215,15 +215,15 @@ def test_the_score_is_what_the_description_says(grader: ModuleType, tmp_path: Pa
 @pytest.mark.parametrize(
     ("row", "sentence"),
     [
-        ("31,0.5", "submission.csv: picture b names '31', which is no category"),
-        ("3.0,0.5", "names '3.0', which is no category"),
-        ("3 4 3,0.5", "picture b names a category twice"),
-        (" ".join(map(str, range(1, 22))) + ",0.5", "names 21 categories; at most 20 are allowed"),
-        ("3,1.01", "submission.csv has an osd that is no number from 0 to 1: '1.01'"),
-        ("3,-0.1", "no number from 0 to 1"),
-        ("3,nan", "no number from 0 to 1"),
-        ("3,", "no number from 0 to 1"),
-        ("3,likely", "no number from 0 to 1"),
+        ("31,0.5", "submission.csv: image b: '31' is not a category id"),
+        ("3.0,0.5", "'3.0' is not a category id"),
+        ("3 4 3,0.5", "image b lists a category twice"),
+        (" ".join(map(str, range(1, 22))) + ",0.5", "lists 21 categories; at most 20 are allowed"),
+        ("3,1.01", "submission.csv: osd must be a number from 0 to 1, but one is '1.01'"),
+        ("3,-0.1", "osd must be a number from 0 to 1"),
+        ("3,nan", "osd must be a number from 0 to 1"),
+        ("3,", "osd must be a number from 0 to 1"),
+        ("3,likely", "osd must be a number from 0 to 1"),
     ],
 )
 def test_malformed_predictions_are_refused_with_a_sentence(
@@ -263,14 +263,14 @@ def png(pixels: np.ndarray, colour: int, filters: int = 5) -> bytes:
 @pytest.mark.parametrize(("colour", "samples"), [(0, 1), (2, 3), (4, 2), (6, 4)])
 def test_png_files_are_read_whatever_their_filters(prepare: ModuleType, colour: int, samples: int) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (97, 161, samples), dtype=np.uint8)
-    read = sys.modules["pictures"].decoded(png(pixels, colour))
+    read = sys.modules["image_download"].decode_png(png(pixels, colour))
     assert (read == (pixels[:, :, :3] if samples > 2 else pixels[:, :, [0, 0, 0]])).all()
 
 
 @pytest.mark.parametrize("junk", [b"", b"<html>gone</html>", png(np.zeros((97, 161, 3), np.uint8), 2)[:60]])
 def test_what_is_no_png_file_is_an_error_that_is_reported(prepare: ModuleType, junk: bytes) -> None:
     with pytest.raises((ValueError, struct.error, zlib.error)):
-        sys.modules["pictures"].decoded(junk)
+        sys.modules["image_download"].decode_png(junk)
 
 
 class Pages(SimpleHTTPRequestHandler):
@@ -345,7 +345,7 @@ def test_pictures_that_are_gone_stop_the_preparation_with_a_sentence(
     lay_competition(tmp_path / "raw", *site)
     for gone in site[0].rglob("*.png"):
         gone.unlink()
-    monkeypatch.setattr(sys.modules["pictures"], "ATTEMPTS", 1)
-    monkeypatch.setattr(sys.modules["pictures"], "PAUSE", 0)
-    with pytest.raises(SystemExit, match="pictures could not be fetched; run again to go on"):
+    monkeypatch.setattr(sys.modules["image_download"], "MAX_ATTEMPTS", 1)
+    monkeypatch.setattr(sys.modules["image_download"], "RETRY_PAUSE_S", 0)
+    with pytest.raises(SystemExit, match="images could not be downloaded; run again to continue"):
         make(prepare, tmp_path / "made", tmp_path / "raw", edition="paper")

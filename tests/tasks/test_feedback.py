@@ -45,8 +45,8 @@ def prepare(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     monkeypatch.syspath_prepend(TASK)
     sys.modules.pop("generator", None)
     module = load_module_from_file(TASK / "prepare.py")
-    monkeypatch.setitem(module.LABELLED, "open", 100)
-    monkeypatch.setattr(module, "HIDDEN", 50)
+    monkeypatch.setitem(module.TRAIN_TEXTS, "open", 100)
+    monkeypatch.setattr(module, "OPEN_TEST_TEXTS", 50)
     yield module
     sys.modules.pop("generator", None)
 
@@ -136,19 +136,19 @@ def test_worse_scores_mean_more_damage(prepare, raw):
 def test_each_kind_of_damage_grows_with_its_rate(prepare):
     generator = sys.modules["generator"]
     for fault in (
-        generator.swapped,
-        generator.prepositions,
-        generator.articles,
-        generator.misspelt,
-        generator.displaced,
+        generator.swap_words,
+        generator.replace_prepositions,
+        generator.break_articles,
+        generator.misspell_words,
+        generator.move_sentences,
     ):
         changed = []
         for rate in (0.0, 1.0, 4.0):
-            text = [generator.read(sentence) for sentence in generator.sentences(speech(1))]
-            before = [generator.written(sentence) for sentence in text]
-            fault(text, rate, generator.Dice("1"))
+            text = [generator.parse_sentence(sentence) for sentence in generator.split_sentences(speech(1))]
+            before = [generator.format_sentence(sentence) for sentence in text]
+            fault(text, rate, generator.PortableRandom("1"))
             changed.append(
-                sum(a != b.strip() for a, b in zip(before, map(generator.written, text), strict=True))
+                sum(a != b.strip() for a, b in zip(before, map(generator.format_sentence, text), strict=True))
             )
         assert changed[0] == 0 < changed[1] < changed[2]
 

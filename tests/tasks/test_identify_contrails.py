@@ -54,7 +54,7 @@ def prepare() -> Iterator[ModuleType]:
     sys.path.insert(0, str(TASK))
     other = sys.modules.pop("generator", None)
     module = load_module_from_file(TASK / "prepare.py")
-    module.LEARN, module.HIDDEN = {"open": LEARN, "paper": 4}, {"open": HIDDEN, "paper": 3}
+    module.TRAIN_SCENES, module.TEST_SCENES = {"open": LEARN, "paper": 4}, {"open": HIDDEN, "paper": 3}
     yield module
     sys.path.remove(str(TASK))
     sys.modules.pop("generator")
@@ -135,10 +135,10 @@ def test_contrails_appear_in_time(made):
 def test_runs_are_counted_from_one_down_the_columns(prepare, grader):
     mask = np.zeros((4, 3), np.uint8)
     mask[1:3, 0] = mask[3, 1] = mask[0, 2] = 1
-    assert prepare._encode(mask) == "2 2 8 2"
-    assert prepare._encode(np.zeros((4, 3), np.uint8)) == "-"
-    assert prepare._encode(np.ones((4, 3), np.uint8)) == "1 12"
-    assert np.array_equal(grader.decode("2 2 8 2", 12), mask.flatten(order="F") == 1)
+    assert prepare._encode_runs(mask) == "2 2 8 2"
+    assert prepare._encode_runs(np.zeros((4, 3), np.uint8)) == "-"
+    assert prepare._encode_runs(np.ones((4, 3), np.uint8)) == "1 12"
+    assert np.array_equal(grader.decode_runs("2 2 8 2", 12), mask.flatten(order="F") == 1)
 
 
 @pytest.fixture
@@ -167,19 +167,19 @@ def test_dice_is_taken_over_all_pixels_of_all_scenes(graded):
     ("mask", "sentence"),
     [
         ("", "is empty"),
-        ("nan", "not a whole number"),
-        ("1.0 2", "not a whole number"),
-        ("-1 2", "not a whole number"),
-        ("- 2", "not a whole number"),
-        ("１ 2", "not a whole number"),
-        ("9" * 5000 + " 1", "not a whole number"),
-        ("1 2 3", "not pairs"),
-        ("3 0", "no length"),
+        ("nan", "not a positive integer"),
+        ("1.0 2", "not a positive integer"),
+        ("-1 2", "not a positive integer"),
+        ("- 2", "not a positive integer"),
+        ("１ 2", "not a positive integer"),
+        ("9" * 5000 + " 1", "not a positive integer"),
+        ("1 2 3", "cannot be read as pairs"),
+        ("3 0", "has length 0"),
         ("0 2", "leaves the image"),
         ("12 2", "leaves the image"),
         ("999999999 999999999", "leaves the image"),
-        ("5 1 2 1", "not in order"),
-        ("2 2 2 2", "not in order"),
+        ("5 1 2 1", "not in increasing order"),
+        ("2 2 2 2", "not in increasing order"),
         ("2 3 4 1", "overlap"),
     ],
 )
@@ -259,7 +259,7 @@ def test_the_hidden_masks_are_those_of_the_validation_folder(real, archive, grad
             for number in range(2000, 2005)
         ]
     known = {mask[:, :, 0].flatten(order="F").astype(bool).tobytes() for mask in true}
-    assert {grader.decode(runs, SIDE * SIDE).tobytes() for runs in real.answers()} <= known
+    assert {grader.decode_runs(runs, SIDE * SIDE).tobytes() for runs in real.answers()} <= known
     assert grader.grade(real.private / "answers.csv", real.private) == 1
 
 

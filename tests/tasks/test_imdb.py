@@ -81,14 +81,14 @@ def test_public_tables_have_balanced_labels_and_ids_and_order_that_say_nothing(p
     assert not pd.concat([tables["train"]["id"], tables["test"]["id"]]).duplicated().any()
     for name in ("train", "answers"):
         labels = tables[name]["label"]
-        assert labels.value_counts().to_dict() == {0: preparing.EACH, 1: preparing.EACH}
+        assert labels.value_counts().to_dict() == {0: preparing.REVIEWS_PER_LABEL, 1: preparing.REVIEWS_PER_LABEL}
         for hint in (tables[name]["id"], np.arange(len(labels)), tables[name]["id"] % 2):
             assert abs(np.corrcoef(hint, labels)[0, 1]) < 4 / len(labels) ** 0.5
 
 
 def test_no_film_is_both_in_train_and_in_test(preparing):
     for seed in range(3):
-        train, test = preparing.split(reviews(), seed, each=1000)
+        train, test = preparing.split_by_film(reviews(), seed, reviews_per_label=1000)
         assert len(train) == len(test) == 2000
         assert not films(train) & films(test)
 
@@ -98,7 +98,7 @@ def test_copies_of_a_review_are_left_out_however_they_are_spelt(preparing):
     copy = table.assign(text=table["text"].str.upper().str.replace("<BR /><BR />", "  \n"))
     copied = table.index % 7 == 0
     both = pd.concat([table, copy[copied]]).sort_values("label", kind="stable", ignore_index=True)
-    train, test = preparing.split(both, 0, each=500)
+    train, test = preparing.split_by_film(both, 0, reviews_per_label=500)
     assert not set(pd.concat([train, test])["text"]) & set(pd.concat([table[copied], copy[copied]])["text"])
 
 
@@ -110,7 +110,7 @@ def test_a_label_that_is_neither_0_nor_1_is_invalid(label, tmp_path):
     submission.write_text("id,label\n8,1\n7,1.0\n")
     assert grade(submission, tmp_path) == 0.5
     submission.write_text(f"id,label\n8,1\n7,{label}\n")
-    with pytest.raises(InvalidSubmission, match=f"1 labels that are neither 0 nor 1, such as {label}"):
+    with pytest.raises(InvalidSubmission, match=f"1 labels are neither 0 nor 1, for example {label}"):
         grade(submission, tmp_path)
 
 
@@ -121,7 +121,7 @@ def official(preparing, tmp_path) -> Path:
     (raw / "plain_text").mkdir(parents=True)
     train, test = reviews(films=4), reviews(films=6, first=A_FILM - 1)
     for part, table in (("train", train), ("test", test)):
-        table.to_parquet(raw / preparing.OFFICIAL[part], index=False)
+        table.to_parquet(raw / preparing.OFFICIAL_FILES[part], index=False)
     for name in preparing.ENCODER_FILES:
         (raw / name).write_text(name)
     return raw
@@ -129,7 +129,7 @@ def official(preparing, tmp_path) -> Path:
 
 def test_the_paper_edition_hides_the_official_test_and_teaches_none_of_it(preparing, official, tmp_path):
     tables = made(preparing, "paper", official, tmp_path / "data", 0)
-    train, test = (pd.read_parquet(official / preparing.OFFICIAL[part]) for part in ("train", "test"))
+    train, test = (pd.read_parquet(official / preparing.OFFICIAL_FILES[part]) for part in ("train", "test"))
     given = tables["test"].merge(tables["answers"], on="id")
     assert sorted(zip(given["text"], given["label"], strict=True)) == sorted(
         zip(test["text"], test["label"], strict=True)
@@ -154,4 +154,4 @@ def test_the_paper_edition_says_in_one_line_that_it_needs_pyarrow(official, tmp_
         preparation.stdin.write(json.dumps(order, default=str) + "\n")
         preparation.stdin.flush()
         said = preparation.stderr.read()
-    assert said == "the paper edition of imdb comes as parquet files: pip install pyarrow\n"
+    assert said == "the paper edition of imdb needs pyarrow to read parquet files: pip install pyarrow\n"

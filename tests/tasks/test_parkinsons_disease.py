@@ -50,7 +50,7 @@ def prepare() -> Iterator[ModuleType]:
     sys.path.insert(0, str(TASK))
     other = sys.modules.pop("generator", None)
     module = load_module_from_file(TASK / "prepare.py")
-    module.PATIENTS, module.SUPPLEMENTAL, module.HIDDEN = 120, 30, {"open": 70, "paper": 3}
+    module.PATIENTS, module.SUPPLEMENTAL, module.TEST_PATIENTS = 120, 30, {"open": 70, "paper": 3}
     yield module
     sys.path.remove(str(TASK))
     sys.modules.pop("generator")

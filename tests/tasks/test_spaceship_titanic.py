@@ -143,7 +143,7 @@ def test_those_who_sleep_and_small_children_spend_nothing(ship: Made) -> None:
 
 
 def test_about_two_per_cent_of_every_column_is_missing_but_not_at_random(generator: ModuleType) -> None:
-    (table,) = generator.passengers(3, [12000])
+    (table,) = generator.generate_passengers(3, [12000])
     empty = table == ""
     assert empty[generator.COLUMNS].mean().between(0.014, 0.026).all()
     assert not empty[["PassengerId", "Transported"]].any(axis=None)
@@ -152,7 +152,7 @@ def test_about_two_per_cent_of_every_column_is_missing_but_not_at_random(generat
 
 
 def test_a_group_shares_planet_deck_and_side_and_mostly_a_surname(generator: ModuleType) -> None:
-    (table,) = generator.passengers(3, [6000])
+    (table,) = generator.generate_passengers(3, [6000])
     seen = table[(table[["HomePlanet", "Cabin", "Name"]] != "").all(axis=1)]
     assert (seen.groupby(groups(seen))["HomePlanet"].nunique() == 1).all()
     where = seen["Cabin"].str.replace(r"/\d+/", "/", regex=True)
@@ -164,9 +164,9 @@ def test_a_group_shares_planet_deck_and_side_and_mostly_a_surname(generator: Mod
 
 @pytest.mark.parametrize("seed", [0, LARGEST])
 def test_there_is_much_to_learn_and_something_that_nobody_can(generator: ModuleType, seed: int) -> None:
-    (table,) = generator.passengers(seed, [6000])
+    (table,) = generator.generate_passengers(seed, [6000])
     fate = table["Transported"] == 1
-    best = ((table["chance"] > 0.5) == fate).mean()
+    best = ((table["probability"] > 0.5) == fate).mean()
     by_sleep = ((table["CryoSleep"] == "True") == fate).mean()
     assert 0.47 < fate.mean() < 0.54
     assert 0.67 < by_sleep < best - 0.08 and best < 0.91
@@ -205,9 +205,9 @@ def test_accuracy_is_the_share_of_right_answers_in_any_order(ship: Made, tmp_pat
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
-        ("0.5", "has 1 values of Transported that are neither 0 nor 1, such as 0.5"),
-        ("-1", "neither 0 nor 1, such as -1"),
-        ("0.9999", "neither 0 nor 1, such as 0.9999"),
+        ("0.5", "submission.csv: 1 values of Transported are neither 0 nor 1, for example 0.5"),
+        ("-1", "neither 0 nor 1, for example -1"),
+        ("0.9999", "neither 0 nor 1, for example 0.9999"),
         ("True", "not usable numbers: 'True'"),
     ],
 )

@@ -49,7 +49,7 @@ def open_fixture(folder: Path) -> Iterator[ModuleType]:
 
 def run_case(case: bytes, grader: ModuleType) -> None:
     text = case.decode("utf-8", "replace")
-    mask = grader.decode(text, PIXELS)
+    mask = grader.decode_runs(text, PIXELS)
     assert mask.shape == (PIXELS,)
     numbers = [int(word) for word in text.split()] if text != "-" else []
     marked = {

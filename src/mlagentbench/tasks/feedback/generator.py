@@ -1,4 +1,4 @@
-"""Makes essays of known quality: passages of good prose, damaged in six ways, and the scores a rater gives them."""
+"""Generates texts of known quality: passages of prose, corrupted in six ways, with simulated raters."""
 
 import math
 import random
@@ -10,66 +10,68 @@ from itertools import pairwise
 from statistics import NormalDist
 
 QUALITIES = ("cohesion", "syntax", "vocabulary", "phraseology", "grammar", "conventions")
-MEANS = (3.15, 3.05, 3.25, 3.1, 3.05, 3.1)  # of the true qualities, on the scale from 1 to 5
-SPREAD = 0.61  # their standard deviation
-SHARED = 0.78  # how much of their variance is one ability behind all six
-HALO, SLIP = 0.12, 0.17  # what raters add: an impression that colours all six scores, and an error in each
-TASTE = 0.3  # how much writers differ in which faults of one kind they make
-STEEPNESS = 2.2  # faults grow with this power of the distance to a perfect score
-INTENSITY = 1.4  # and have this rate where the score is 3
-WORDS = (150, 340)  # of a passage
-SENTENCE = (4, 70)  # words; what is outside is a heading, a table, or a sentence of another century
-KNOWN_RUN = 10  # words in a row that no two sentences share, so that no quotation is in two essays
-COMMON = 1200  # the most frequent words, which count as plain
+QUALITY_MEANS = (3.15, 3.05, 3.25, 3.1, 3.05, 3.1)  # on the scale from 1 to 5
+QUALITY_SD = 0.61
+SHARED_VARIANCE = 0.78  # share of the variance that all six qualities have in common
+HALO_SD, RATER_ERROR_SD = 0.12, 0.17  # of raters: a common impression of all six scores, and an error in each
+ERROR_KIND_SD = 0.3  # how much writers differ in which errors of one kind they make
+ERROR_RATE_POWER = 2.2  # error rates grow with this power of the distance to a perfect score
+ERROR_RATE_AT_3 = 1.4  # rate of errors at a score of 3
+PASSAGE_WORDS = (150, 340)  # at least and at most
+SENTENCE_WORDS = (4, 70)  # shorter or longer ones are headings, tables, or archaic sentences
+MAX_SHARED_WORDS = 10  # no two sentences share a run of this length, so no quotation is in two texts
+COMMON_WORDS = 1200  # number of the most frequent words
 
 
-class Dice:
-    """Random numbers from a text, the same in every version of Python and on every machine."""
+class PortableRandom:
+    """Random numbers from a text seed, the same in every version of Python and on every machine."""
 
     def __init__(self, seed: str) -> None:
-        self.next = random.Random(seed).random
+        self.uniform = random.Random(seed).random
 
-    def chance(self, probability: float) -> bool:
-        """True with this probability."""
-        return self.next() < probability
+    def bernoulli(self, probability: float) -> bool:
+        """Return True with this probability."""
+        return self.uniform() < probability
 
-    def below(self, count: int) -> int:
-        """A whole number from 0 to count - 1."""
-        return int(self.next() * count)
+    def randbelow(self, count: int) -> int:
+        """Draw an integer from 0 to count - 1."""
+        return int(self.uniform() * count)
 
-    def pick(self, options: Sequence[str]) -> str:
-        """One of the options."""
-        return options[self.below(len(options))]
+    def choice(self, options: Sequence[str]) -> str:
+        """Draw one of the options."""
+        return options[self.randbelow(len(options))]
 
     def normal(self) -> float:
-        """A number from the standard normal distribution."""
-        return NormalDist().inv_cdf(min(max(self.next(), 1e-12), 1 - 1e-12))
+        """Draw a standard normal number."""
+        return NormalDist().inv_cdf(min(max(self.uniform(), 1e-12), 1 - 1e-12))
 
 
 # From speeches to passages
 
-NOTE = re.compile(r"\[[^\]]*\]|\((?:applause|laughter)[^)]*\)", re.IGNORECASE)
-ASCII = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "—": "-", "–": "-", "‑": "-"})
-SHORT = re.compile(r"(?:\b(?:Mr|Mrs|Ms|Dr|St|No|Gen|Gov|Sen|Rep|Hon|Jr|Sr|Col|Capt|vs|etc)|\b[A-Z])\.$")
+STENOGRAPHER_NOTE = re.compile(r"\[[^\]]*\]|\((?:applause|laughter)[^)]*\)", re.IGNORECASE)
+TO_ASCII = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "—": "-", "–": "-", "‑": "-"})
+ABBREVIATION = re.compile(
+    r"(?:\b(?:Mr|Mrs|Ms|Dr|St|No|Gen|Gov|Sen|Rep|Hon|Jr|Sr|Col|Capt|vs|etc)|\b[A-Z])\.$"
+)
 
 
-def sentences(text: str) -> list[str]:
-    """The sentences of a speech, without the stenographer's notes, in plain ASCII."""
-    text = re.sub(r"\s*--+\s*", " - ", NOTE.sub(" ", text).translate(ASCII))
+def split_sentences(text: str) -> list[str]:
+    """Split a speech into sentences, without the stenographer's notes, in plain ASCII."""
+    text = re.sub(r"\s*--+\s*", " - ", STENOGRAPHER_NOTE.sub(" ", text).translate(TO_ASCII))
     text = re.sub(r"\.(?:\s*\.)+", ".", text)
-    found, begun = [], ""
+    result, pending = [], ""
     for piece in re.split(r"(?:(?<=[.!?])|(?<=[.!?]\"))\s+(?=[\"']?[A-Z])", " ".join(text.split())):
-        begun = f"{begun} {piece}".strip()
-        if not SHORT.search(piece):
-            found.append(begun)
-            begun = ""
-    return found
+        pending = f"{pending} {piece}".strip()
+        if not ABBREVIATION.search(piece):
+            result.append(pending)
+            pending = ""
+    return result
 
 
-def usable(sentence: str) -> bool:
-    """Whether a sentence is prose of an ordinary length."""
+def is_usable(sentence: str) -> bool:
+    """Whether a sentence is prose of ordinary length."""
     return (
-        SENTENCE[0] <= len(sentence.split()) <= SENTENCE[1]
+        SENTENCE_WORDS[0] <= len(sentence.split()) <= SENTENCE_WORDS[1]
         and sentence.isascii()
         and re.match('"?[A-Z]', sentence) is not None
         and re.search('[.!?]"?$', sentence) is not None
@@ -78,187 +80,202 @@ def usable(sentence: str) -> bool:
     )
 
 
-def passages(speeches: Iterable[str], dice: Dice) -> list[list[str]]:
-    """Speeches, cut into passages of neighbouring sentences; no sentence is in two, nor is a long quotation."""
-    known: set[str] = set()
-    cut = []
+def cut_passages(speeches: Iterable[str], rng: PortableRandom) -> list[list[str]]:
+    """Cut speeches into passages of consecutive sentences; no long run of words is in two of them."""
+    known_runs: set[str] = set()
+    found_passages = []
     for speech in speeches:
         passage: list[str] = []
-        wanted = WORDS[0] + dice.below(WORDS[1] - WORDS[0])
-        for sentence in filter(usable, sentences(speech)):
-            plain = re.findall(r"[a-z']+", sentence.lower())
-            runs = {" ".join(plain[at : at + KNOWN_RUN]) for at in range(max(1, len(plain) - KNOWN_RUN + 1))}
-            if runs & known:
+        target_words = PASSAGE_WORDS[0] + rng.randbelow(PASSAGE_WORDS[1] - PASSAGE_WORDS[0])
+        for sentence in filter(is_usable, split_sentences(speech)):
+            words = re.findall(r"[a-z']+", sentence.lower())
+            runs = {
+                " ".join(words[index : index + MAX_SHARED_WORDS])
+                for index in range(max(1, len(words) - MAX_SHARED_WORDS + 1))
+            }
+            if runs & known_runs:
                 continue
-            known |= runs
+            known_runs |= runs
             passage.append(sentence)
-            if sum(len(each.split()) for each in passage) >= wanted:
-                cut.append(passage)
+            if sum(len(part.split()) for part in passage) >= target_words:
+                found_passages.append(passage)
                 passage = []
-                wanted = WORDS[0] + dice.below(WORDS[1] - WORDS[0])
-    return cut
+                target_words = PASSAGE_WORDS[0] + rng.randbelow(PASSAGE_WORDS[1] - PASSAGE_WORDS[0])
+    return found_passages
 
 
-# The six kinds of damage. Every one takes words or sentences, a rate (about 1 for a middling writer) and dice.
+# The six kinds of corruption. Each takes a text, a rate (about 1 for an average writer) and a random source.
 
 
 @dataclass
 class Word:
-    """A word, and the punctuation around it."""
+    """A word and the punctuation around it."""
 
     head: str
     core: str
     tail: str
 
     @property
-    def plain(self) -> bool:
+    def is_lowercase_word(self) -> bool:
         """Whether it is an ordinary word in lower case."""
         return self.core.isalpha() and self.core.islower()
 
 
 Sentence = list[Word]
-Fault = Callable[[list[Sentence], float, Dice], None]
+Corruption = Callable[[list[Sentence], float, PortableRandom], None]
 
 
-def read(sentence: str) -> Sentence:
-    """The words of a sentence."""
-    found = [re.fullmatch(r"(\W*)(.*?)(\W*)", word) for word in sentence.split()]
-    return [Word(*match.groups()) for match in found if match]
+def parse_sentence(sentence: str) -> Sentence:
+    """Parse a sentence into words."""
+    result = [re.fullmatch(r"(\W*)(.*?)(\W*)", word) for word in sentence.split()]
+    return [Word(*match.groups()) for match in result if match]
 
 
-def written(sentence: Sentence) -> str:
-    """The sentence as text."""
+def format_sentence(sentence: Sentence) -> str:
+    """Format a sentence as text."""
     return " ".join(
         word.head + word.core + word.tail for word in sentence if word.head + word.core + word.tail
     )
 
 
-def capital(word: Word) -> None:
-    """Begin a sentence with this word."""
+def capitalize_word(word: Word) -> None:
+    """Capitalize the word, to begin a sentence with it."""
     word.core = word.core[:1].upper() + word.core[1:]
 
 
-def small(word: Word) -> None:
-    """Begin no sentence with this word; names and I keep their capital."""
+def lowercase_starter(word: Word) -> None:
+    """Lowercase the word if it only had a capital as the first word; names and I keep theirs."""
     if word.core.lower() in STARTERS:
         word.core = word.core.lower()
 
 
-def remove(sentence: Sentence, at: int) -> None:
-    """Take a word out, and leave its punctuation to the word before."""
-    word = sentence.pop(at)
-    if at:
-        sentence[at - 1].tail += word.tail
+def remove_word(sentence: Sentence, index: int) -> None:
+    """Remove a word, and move its punctuation to the word before."""
+    word = sentence.pop(index)
+    if index:
+        sentence[index - 1].tail += word.tail
     elif sentence:
-        capital(sentence[0])
+        capitalize_word(sentence[0])
 
 
 STARTERS = {
-    "the", "a", "an", "this", "that", "these", "those", "it", "they", "we", "he", "she", "you", "there", "here", "in",
-    "on", "at", "by", "for", "from", "with", "to", "of", "and", "but", "or", "so", "yet", "if", "when", "while", "as",
-    "since", "because", "although", "though", "after", "before", "until", "unless", "no", "not", "all", "some", "many",
-    "most", "such", "each", "every", "our", "their", "its", "his", "her", "my", "your", "what", "which", "who", "how",
-    "why", "where", "let", "today", "now", "then", "thus",
+    "the", "a", "an", "this", "that", "these", "those", "it", "they", "we", "he", "she", "you", "there",
+    "here", "in", "on", "at", "by", "for", "from", "with", "to", "of", "and", "but", "or", "so", "yet",
+    "if", "when", "while", "as", "since", "because", "although", "though", "after", "before", "until",
+    "unless", "no", "not", "all", "some", "many", "most", "such", "each", "every", "our", "their", "its",
+    "his", "her", "my", "your", "what", "which", "who", "how", "why", "where", "let", "today", "now",
+    "then", "thus",
 }  # fmt: skip
 CONNECTIVES = (
-    "But", "And", "Yet", "So", "Thus", "Therefore", "However", "Moreover", "Furthermore", "Indeed", "Nevertheless",
-    "Accordingly", "Finally", "First", "Second", "Also", "Still", "Then",
+    "But", "And", "Yet", "So", "Thus", "Therefore", "However", "Moreover", "Furthermore", "Indeed",
+    "Nevertheless", "Accordingly", "Finally", "First", "Second", "Also", "Still", "Then",
 )  # fmt: skip
 MISPLACED = (
-    "However", "Therefore", "Moreover", "For example", "On the other hand", "In conclusion", "Firstly", "Also",
-    "Because of that", "Besides", "So then",
+    "However", "Therefore", "Moreover", "For example", "On the other hand", "In conclusion", "Firstly",
+    "Also", "Because of that", "Besides", "So then",
 )  # fmt: skip
 
 
-def displaced(text: list[Sentence], rate: float, dice: Dice) -> None:
-    """Sentences that stand where they do not follow."""
-    for at in range(len(text)):
-        if dice.chance(0.22 * rate):
-            text.insert(dice.below(len(text)), text.pop(at))
+def move_sentences(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
+    """Move sentences to where they do not follow."""
+    for index in range(len(text)):
+        if rng.bernoulli(0.22 * rate):
+            text.insert(rng.randbelow(len(text)), text.pop(index))
 
 
-def disconnected(text: list[Sentence], rate: float, dice: Dice) -> None:
-    """Connectives that are missing."""
+def drop_connectives(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
+    """Drop connectives."""
     for sentence in text:
-        if sentence[0].core in CONNECTIVES and len(sentence) > 3 and dice.chance(0.5 * rate):
-            remove(sentence, 0)
+        if sentence[0].core in CONNECTIVES and len(sentence) > 3 and rng.bernoulli(0.5 * rate):
+            remove_word(sentence, 0)
 
 
-def misconnected(text: list[Sentence], rate: float, dice: Dice) -> None:
-    """Connectives that connect nothing."""
+def insert_connectives(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
+    """Insert connectives that connect nothing."""
     for sentence in text:
-        if dice.chance(0.12 * rate):
-            small(sentence[0])
-            *before, last = dice.pick(MISPLACED).split()
-            sentence[:0] = [*(Word("", word, "") for word in before), Word("", last, ",")]
+        if rng.bernoulli(0.12 * rate):
+            lowercase_starter(sentence[0])
+            *leading_words, last = rng.choice(MISPLACED).split()
+            sentence[:0] = [*(Word("", word, "") for word in leading_words), Word("", last, ",")]
 
 
-def vague_reference(text: list[Sentence], rate: float, dice: Dice) -> None:
-    """Subjects replaced by pronouns that refer to nothing."""
+def replace_subjects(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
+    """Replace subjects by pronouns that refer to nothing."""
     for sentence in text:
-        for at in range(len(sentence) - 2):
-            one, other = sentence[at : at + 2]
-            noun = one.core.lower() in ("the", "this", "our") and other.plain and not one.tail
-            if noun and dice.chance(0.03 * rate):
-                sentence[at : at + 2] = [Word("", dice.pick(("it", "they", "this", "that")), other.tail)]
-                if one.core[0].isupper():
-                    capital(sentence[at])
+        for index in range(len(sentence) - 2):
+            first, second = sentence[index : index + 2]
+            noun = (
+                first.core.lower() in ("the", "this", "our") and second.is_lowercase_word and not first.tail
+            )
+            if noun and rng.bernoulli(0.03 * rate):
+                sentence[index : index + 2] = [
+                    Word("", rng.choice(("it", "they", "this", "that")), second.tail)
+                ]
+                if first.core[0].isupper():
+                    capitalize_word(sentence[index])
                 break
 
 
-def swapped(text: list[Sentence], rate: float, dice: Dice) -> None:
-    """Neighbouring words in the wrong order."""
+def swap_words(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
+    """Swap neighbouring words."""
     for sentence in text:
-        for at in range(1, len(sentence) - 1):
-            one, other = sentence[at], sentence[at + 1]
-            if one.plain and other.plain and not one.tail and dice.chance(0.016 * rate):
-                one.core, other.core = other.core, one.core
+        for index in range(1, len(sentence) - 1):
+            first, second = sentence[index], sentence[index + 1]
+            if (
+                first.is_lowercase_word
+                and second.is_lowercase_word
+                and not first.tail
+                and rng.bernoulli(0.016 * rate)
+            ):
+                first.core, second.core = second.core, first.core
 
 
-def strayed(text: list[Sentence], rate: float, dice: Dice) -> None:
-    """Words far from their place."""
+def move_words(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
+    """Move words away from their position."""
     for sentence in text:
-        for at in range(1, len(sentence) - 6):
-            if sentence[at].plain and not sentence[at].tail and dice.chance(0.009 * rate):
-                sentence.insert(at + 2 + dice.below(4), sentence.pop(at))
+        for index in range(1, len(sentence) - 6):
+            if sentence[index].is_lowercase_word and not sentence[index].tail and rng.bernoulli(0.009 * rate):
+                sentence.insert(index + 2 + rng.randbelow(4), sentence.pop(index))
 
 
-def run_on(text: list[Sentence], rate: float, dice: Dice) -> None:
-    """Sentences that do not end."""
-    at = 0
-    while at < len(text) - 1:
-        if dice.chance(0.14 * rate) and len(text[at]) < 60:
-            text[at][-1].tail = dice.pick((",", "", " and", ", and", ", so"))
-            small(text[at + 1][0])
-            text[at] += text.pop(at + 1)
+def join_sentences(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
+    """Join sentences into run-ons."""
+    index = 0
+    while index < len(text) - 1:
+        if rng.bernoulli(0.14 * rate) and len(text[index]) < 60:
+            text[index][-1].tail = rng.choice((",", "", " and", ", and", ", so"))
+            lowercase_starter(text[index + 1][0])
+            text[index] += text.pop(index + 1)
         else:
-            at += 1
+            index += 1
 
 
-def fragments(text: list[Sentence], rate: float, dice: Dice) -> None:
-    """Sentences that end too early."""
-    at = 0
-    while at < len(text):
-        sentence = text[at]
-        breaks = [place for place in range(2, len(sentence) - 2) if sentence[place].tail == ","]
-        if breaks and dice.chance(0.16 * rate):
-            place = breaks[dice.below(len(breaks))]
-            sentence[place].tail = "."
-            text[at : at + 1] = [sentence[: place + 1], sentence[place + 1 :]]
-            capital(text[at + 1][0])
-            at += 1
-        at += 1
+def split_at_commas(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
+    """Split sentences into fragments at commas."""
+    index = 0
+    while index < len(text):
+        sentence = text[index]
+        breaks = [
+            break_index for break_index in range(2, len(sentence) - 2) if sentence[break_index].tail == ","
+        ]
+        if breaks and rng.bernoulli(0.16 * rate):
+            break_index = breaks[rng.randbelow(len(breaks))]
+            sentence[break_index].tail = "."
+            text[index : index + 1] = [sentence[: break_index + 1], sentence[break_index + 1 :]]
+            capitalize_word(text[index + 1][0])
+            index += 1
+        index += 1
 
 
 DROPPED = ("we", "it", "they", "he", "is", "are", "be", "been", "which", "who", "that")
 
 
-def subjectless(text: list[Sentence], rate: float, dice: Dice) -> None:
-    """Subjects and auxiliaries that are missing."""
+def drop_subjects(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
+    """Drop subjects and auxiliaries."""
     for sentence in text:
-        for at in reversed(range(1, len(sentence) - 1)):
-            if sentence[at].core in DROPPED and dice.chance(0.06 * rate):
-                remove(sentence, at)
+        for index in reversed(range(1, len(sentence) - 1)):
+            if sentence[index].core in DROPPED and rng.bernoulli(0.06 * rate):
+                remove_word(sentence, index)
 
 
 VAGUE = {
@@ -270,40 +287,49 @@ VAGUE = {
 }
 
 
-def vague(common: set[str]) -> Fault:
-    """Rare words replaced by vague ones."""
+def make_vague_words(common: set[str]) -> Corruption:
+    """Return a corruption that replaces rare words by vague ones."""
 
-    def fault(text: list[Sentence], rate: float, dice: Dice) -> None:
+    def corruption(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
         for word in (word for sentence in text for word in sentence):
-            if word.plain and len(word.core) > 4 and word.core not in common and dice.chance(0.14 * rate):
-                word.core = dice.pick(
+            if (
+                word.is_lowercase_word
+                and len(word.core) > 4
+                and word.core not in common
+                and rng.bernoulli(0.14 * rate)
+            ):
+                word.core = rng.choice(
                     next(options for ending, options in VAGUE.items() if word.core.endswith(ending))
                 )
 
-    return fault
+    return corruption
 
 
-def repeated(common: set[str]) -> Fault:
-    """Rare words replaced by words that were there before."""
+def make_repeated_words(common: set[str]) -> Corruption:
+    """Return a corruption that replaces rare words by earlier words."""
 
-    def fault(text: list[Sentence], rate: float, dice: Dice) -> None:
+    def corruption(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
         used: list[str] = []
         for word in (word for sentence in text for word in sentence):
-            if word.plain and len(word.core) > 4:
-                if word.core not in common and used and dice.chance(0.11 * rate):
-                    word.core = used[dice.below(min(len(used), 6))]
+            if word.is_lowercase_word and len(word.core) > 4:
+                if word.core not in common and used and rng.bernoulli(0.11 * rate):
+                    word.core = used[rng.randbelow(min(len(used), 6))]
                 else:
                     used.append(word.core)
 
-    return fault
+    return corruption
 
 
-def padded(text: list[Sentence], rate: float, dice: Dice) -> None:
-    """Words that add nothing."""
+def insert_fillers(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
+    """Insert filler words."""
     for sentence in text:
-        for at in reversed(range(1, len(sentence))):
-            if sentence[at].plain and len(sentence[at].core) > 5 and dice.chance(0.02 * rate):
-                sentence.insert(at, Word("", dice.pick(("very", "really", "a lot", "so", "kind of")), ""))
+        for index in reversed(range(1, len(sentence))):
+            if (
+                sentence[index].is_lowercase_word
+                and len(sentence[index].core) > 5
+                and rng.bernoulli(0.02 * rate)
+            ):
+                sentence.insert(index, Word("", rng.choice(("very", "really", "a lot", "so", "kind of")), ""))
 
 
 PREPOSITIONS = {
@@ -324,232 +350,259 @@ PREPOSITIONS = {
     "under": ("below", "in", "down"),
 }
 COLLOCATIONS = {
-    "make": "do", "made": "done", "do": "make", "take": "get", "taken": "got", "give": "put", "given": "put",
-    "great": "strong", "large": "wide", "high": "tall", "strong": "heavy", "full": "filled", "long": "far",
-    "good": "well", "many": "much", "few": "little", "much": "many", "less": "fewer", "say": "tell",
-    "hold": "catch", "keep": "stay", "meet": "find", "bring": "carry", "provide": "give out", "believe": "think on",
-    "hope": "wish for", "increase": "grow up", "need": "have need", "continue": "keep on to",
-    "reduce": "make small", "support": "be behind",
+    "make": "do", "made": "done", "do": "make", "take": "get", "taken": "got", "give": "put",
+    "given": "put", "great": "strong", "large": "wide", "high": "tall", "strong": "heavy", "full": "filled",
+    "long": "far", "good": "well", "many": "much", "few": "little", "much": "many", "less": "fewer",
+    "say": "tell", "hold": "catch", "keep": "stay", "meet": "find", "bring": "carry", "provide": "give out",
+    "believe": "think on", "hope": "wish for", "increase": "grow up", "need": "have need",
+    "continue": "keep on to", "reduce": "make small", "support": "be behind",
 }  # fmt: skip
 LITERAL = {
     ("such", "as"): "like as", ("as", "well"): "like also", ("more", "than"): "more that",
     ("at", "least"): "at less", ("in", "order"): "for", ("so", "that"): "for that",
     ("each", "other"): "one the other", ("no", "longer"): "not more", ("of", "course"): "of the course",
     ("must", "be"): "has to be", ("will", "be"): "is going be", ("should", "be"): "had better to be",
-    ("have", "been"): "are been", ("has", "been"): "is been", ("there", "is"): "it has", ("there", "are"): "it has",
-    ("we", "can"): "is possible we", ("we", "must"): "is need we", ("not", "only"): "not just only",
-    ("those", "who"): "the ones that they", ("all", "of"): "the all of", ("a", "new"): "one new",
-    ("the", "same"): "a same", ("i", "am"): "I have", ("as", "a"): "like a",
+    ("have", "been"): "are been", ("has", "been"): "is been", ("there", "is"): "it has",
+    ("there", "are"): "it has", ("we", "can"): "is possible we", ("we", "must"): "is need we",
+    ("not", "only"): "not just only", ("those", "who"): "the ones that they", ("all", "of"): "the all of",
+    ("a", "new"): "one new", ("the", "same"): "a same", ("i", "am"): "I have", ("as", "a"): "like a",
 }  # fmt: skip
 
 
-def prepositions(text: list[Sentence], rate: float, dice: Dice) -> None:
-    """Wrong prepositions."""
+def replace_prepositions(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
+    """Replace prepositions by wrong ones."""
     for word in (word for sentence in text for word in sentence):
-        if word.core in PREPOSITIONS and dice.chance(0.09 * rate):
-            word.core = dice.pick(PREPOSITIONS[word.core])
+        if word.core in PREPOSITIONS and rng.bernoulli(0.09 * rate):
+            word.core = rng.choice(PREPOSITIONS[word.core])
 
 
-def collocations(text: list[Sentence], rate: float, dice: Dice) -> None:
-    """Words that do not go together."""
+def replace_collocations(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
+    """Replace words so that they no longer collocate."""
     for word in (word for sentence in text for word in sentence):
-        if word.core in COLLOCATIONS and dice.chance(0.3 * rate):
+        if word.core in COLLOCATIONS and rng.bernoulli(0.3 * rate):
             word.core = COLLOCATIONS[word.core]
 
 
-def literal(text: list[Sentence], rate: float, dice: Dice) -> None:
-    """Phrases as another language would put them."""
+def replace_phrases(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
+    """Replace phrases by literal translations from another language."""
     for sentence in text:
-        for at in range(1, len(sentence) - 1):
-            pair = (sentence[at].core.lower(), sentence[at + 1].core)
-            if pair in LITERAL and not sentence[at].tail and dice.chance(0.35 * rate):
-                sentence[at].core, _, sentence[at + 1].core = LITERAL[pair].partition(" ")
+        for index in range(1, len(sentence) - 1):
+            pair = (sentence[index].core.lower(), sentence[index + 1].core)
+            if pair in LITERAL and not sentence[index].tail and rng.bernoulli(0.35 * rate):
+                sentence[index].core, _, sentence[index + 1].core = LITERAL[pair].partition(" ")
 
 
 AGREEMENT = {
-    "is": "are", "are": "is", "was": "were", "were": "was", "has": "have", "have": "has", "does": "do", "do": "does",
-    "this": "these", "these": "this", "that": "those", "those": "that", "am": "is",
+    "is": "are", "are": "is", "was": "were", "were": "was", "has": "have", "have": "has", "does": "do",
+    "do": "does", "this": "these", "these": "this", "that": "those", "those": "that", "am": "is",
 }  # fmt: skip
 MODALS = ("must", "can", "will", "should", "may", "could", "would", "shall", "might")
 
 
-def agreement(text: list[Sentence], rate: float, dice: Dice) -> None:
-    """Verbs and pronouns of the wrong number."""
+def break_agreement(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
+    """Give verbs and pronouns the wrong number."""
     for word in (word for sentence in text for word in sentence):
-        if word.core in AGREEMENT and dice.chance(0.12 * rate):
+        if word.core in AGREEMENT and rng.bernoulli(0.12 * rate):
             word.core = AGREEMENT[word.core]
 
 
-def articles(text: list[Sentence], rate: float, dice: Dice) -> None:
-    """Articles that are missing, or wrong."""
+def break_articles(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
+    """Drop or replace articles."""
     for sentence in text:
-        for at in reversed(range(1, len(sentence) - 1)):
-            if sentence[at].core in ("the", "a", "an") and dice.chance(0.1 * rate):
-                if dice.chance(0.65):
-                    remove(sentence, at)
+        for index in reversed(range(1, len(sentence) - 1)):
+            if sentence[index].core in ("the", "a", "an") and rng.bernoulli(0.1 * rate):
+                if rng.bernoulli(0.65):
+                    remove_word(sentence, index)
                 else:
-                    sentence[at].core = "a" if sentence[at].core == "the" else "the"
+                    sentence[index].core = "a" if sentence[index].core == "the" else "the"
 
 
-def endings(text: list[Sentence], rate: float, dice: Dice) -> None:
-    """Plurals and tenses without their ending, or with one too many."""
+def break_endings(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
+    """Drop or add endings of plurals and tenses."""
     for word in (word for sentence in text for word in sentence):
-        if not word.plain or len(word.core) < 5:
+        if not word.is_lowercase_word or len(word.core) < 5:
             continue
         if word.core.endswith("s") and not word.core.endswith(("ss", "us", "is")):
-            if dice.chance(0.1 * rate):
+            if rng.bernoulli(0.1 * rate):
                 word.core = word.core[:-1]
         elif word.core.endswith("ed") and not word.core.endswith("eed"):
-            if dice.chance(0.12 * rate):
-                word.core = word.core[:-2] + dice.pick(("", "ing", "e"))
-        elif word.core.endswith(("ment", "tion", "ness", "ance", "ence", "ity")) and dice.chance(0.08 * rate):
+            if rng.bernoulli(0.12 * rate):
+                word.core = word.core[:-2] + rng.choice(("", "ing", "e"))
+        elif word.core.endswith(("ment", "tion", "ness", "ance", "ence", "ity")) and rng.bernoulli(
+            0.08 * rate
+        ):
             word.core = word.core[:-1] + "ies" if word.core.endswith("y") else word.core + "s"
 
 
-def modals(text: list[Sentence], rate: float, dice: Dice) -> None:
-    """Verbs in the wrong form after can, must and to."""
+def break_verb_forms(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
+    """Put verbs into the wrong form after modals and to."""
     for sentence in text:
-        for one, other in pairwise(sentence):
-            if one.core in MODALS and not one.tail and other.plain and dice.chance(0.25 * rate):
-                other.core = "to " + other.core
-            elif one.core == "to" and other.plain and len(other.core) > 3 and dice.chance(0.03 * rate):
-                other.core = other.core.rstrip("e") + "ing"
+        for first, second in pairwise(sentence):
+            if (
+                first.core in MODALS
+                and not first.tail
+                and second.is_lowercase_word
+                and rng.bernoulli(0.25 * rate)
+            ):
+                second.core = "to " + second.core
+            elif (
+                first.core == "to"
+                and second.is_lowercase_word
+                and len(second.core) > 3
+                and rng.bernoulli(0.03 * rate)
+            ):
+                second.core = second.core.rstrip("e") + "ing"
 
 
 SOUNDS = (
     ("ie", "ei"), ("ei", "ie"), ("tion", "sion"), ("ough", "uff"), ("ence", "ance"), ("ance", "ence"),
-    ("able", "ible"), ("ll", "l"), ("ss", "s"), ("tt", "t"), ("mm", "m"), ("cc", "c"), ("ph", "f"), ("wh", "w"),
-    ("ea", "ee"), ("ght", "gt"), ("ou", "u"), ("ck", "k"), ("ai", "ei"), ("que", "k"), ("kn", "n"), ("ure", "er"),
-    ("ful", "full"), ("ple", "pel"),
+    ("able", "ible"), ("ll", "l"), ("ss", "s"), ("tt", "t"), ("mm", "m"), ("cc", "c"), ("ph", "f"),
+    ("wh", "w"), ("ea", "ee"), ("ght", "gt"), ("ou", "u"), ("ck", "k"), ("ai", "ei"), ("que", "k"),
+    ("kn", "n"), ("ure", "er"), ("ful", "full"), ("ple", "pel"),
 )  # fmt: skip
 CONFUSED = {
     "their": "there", "there": "their", "its": "it's", "to": "too", "than": "then", "then": "than",
     "your": "you're", "which": "wich", "because": "becouse", "people": "peopel", "government": "goverment",
     "whole": "hole", "where": "were", "our": "are", "know": "no", "new": "knew", "by": "buy", "own": "on",
-    "through": "threw", "great": "grate", "peace": "piece", "believe": "belive", "with": "whit", "from": "form",
-    "right": "write", "until": "untill", "weather": "wether",
+    "through": "threw", "great": "grate", "peace": "piece", "believe": "belive", "with": "whit",
+    "from": "form", "right": "write", "until": "untill", "weather": "wether",
 }  # fmt: skip
 
 
-def misspelt(text: list[Sentence], rate: float, dice: Dice) -> None:
-    """Words written as they sound, or with letters lost, doubled or exchanged."""
+def misspell_words(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
+    """Misspell words as they sound, or with letters dropped, doubled or swapped."""
     for word in (word for sentence in text for word in sentence):
-        if word.core.isalpha() and len(word.core) > 3 and dice.chance(0.028 * rate):
-            word.core = _misspelt(word.core, dice)
+        if word.core.isalpha() and len(word.core) > 3 and rng.bernoulli(0.028 * rate):
+            word.core = _misspell(word.core, rng)
 
 
-def _misspelt(word: str, dice: Dice) -> str:
-    heard = [(right, wrong) for right, wrong in SOUNDS if right in word[1:]]
-    if heard and dice.chance(0.6):
-        right, wrong = heard[dice.below(len(heard))]
+def _misspell(word: str, rng: PortableRandom) -> str:
+    matching = [(right, wrong) for right, wrong in SOUNDS if right in word[1:]]
+    if matching and rng.bernoulli(0.6):
+        right, wrong = matching[rng.randbelow(len(matching))]
         return word[0] + word[1:].replace(right, wrong, 1)
-    at = 1 + dice.below(len(word) - 2)
-    return dice.pick(
+    index = 1 + rng.randbelow(len(word) - 2)
+    return rng.choice(
         (
-            word[:at] + word[at + 1 :],
-            word[:at] + word[at] + word[at:],
-            word[:at] + word[at + 1] + word[at] + word[at + 2 :],
-            word[:at] + dice.pick("aeiou") + word[at + 1 :],
+            word[:index] + word[index + 1 :],
+            word[:index] + word[index] + word[index:],
+            word[:index] + word[index + 1] + word[index] + word[index + 2 :],
+            word[:index] + rng.choice("aeiou") + word[index + 1 :],
         )
     )
 
 
-def confused(text: list[Sentence], rate: float, dice: Dice) -> None:
-    """Words that sound alike."""
+def confuse_homophones(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
+    """Confuse words that sound alike."""
     for word in (word for sentence in text for word in sentence):
-        if word.core in CONFUSED and dice.chance(0.055 * rate):
+        if word.core in CONFUSED and rng.bernoulli(0.055 * rate):
             word.core = CONFUSED[word.core]
 
 
-def uncapitalised(text: list[Sentence], rate: float, dice: Dice) -> None:
-    """Capitals that are missing, or too many."""
+def break_capitals(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
+    """Drop or add capitals."""
     for sentence in text:
-        for at, word in enumerate(sentence):
-            if word.core[:1].isupper() and dice.chance((0.14 if at else 0.1) * rate):
+        for index, word in enumerate(sentence):
+            if word.core[:1].isupper() and rng.bernoulli((0.14 if index else 0.1) * rate):
                 word.core = word.core.lower()
-            elif word.plain and len(word.core) > 5 and dice.chance(0.008 * rate):
-                capital(word)
+            elif word.is_lowercase_word and len(word.core) > 5 and rng.bernoulli(0.008 * rate):
+                capitalize_word(word)
 
 
-def unpunctuated(text: list[Sentence], rate: float, dice: Dice) -> None:
-    """Commas, stops and apostrophes that are missing or too many."""
+def break_punctuation(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
+    """Drop or add commas, full stops and apostrophes."""
     for sentence in text:
         for word in sentence:
-            if word.tail.startswith(",") and dice.chance(0.16 * rate):
-                word.tail = word.tail[1:] or dice.pick(("", "", " ,"))
-            elif word.tail in (".", "!", "?") and dice.chance(0.1 * rate):
-                word.tail = dice.pick(("", "", ",", "..", " ."))
-            elif "'" in word.core and dice.chance(0.35 * rate):
+            if word.tail.startswith(",") and rng.bernoulli(0.16 * rate):
+                word.tail = word.tail[1:] or rng.choice(("", "", " ,"))
+            elif word.tail in (".", "!", "?") and rng.bernoulli(0.1 * rate):
+                word.tail = rng.choice(("", "", ",", "..", " ."))
+            elif "'" in word.core and rng.bernoulli(0.35 * rate):
                 word.core = word.core.replace("'", "")
-            elif word.plain and not word.tail and dice.chance(0.008 * rate):
+            elif word.is_lowercase_word and not word.tail and rng.bernoulli(0.008 * rate):
                 word.tail = ","
 
 
-# Essays
+# Texts
 
 
 @dataclass(frozen=True)
-class Essay:
-    """A text, what the raters gave it, and what it truly deserves."""
+class GeneratedText:
+    """A text, the scores of its raters, and its true qualities."""
 
     text: str
     scores: tuple[float, ...]
-    true: tuple[float, ...]
+    true_qualities: tuple[float, ...]
 
 
-def common_words(speeches: Iterable[str]) -> set[str]:
-    """The plain words of the language."""
+def find_common_words(speeches: Iterable[str]) -> set[str]:
+    """Return the most frequent words."""
     counts = Counter(word for speech in speeches for word in re.findall(r"\b[a-z]+\b", speech))
-    return set(sorted(counts, key=lambda word: (-counts[word], word))[:COMMON])
+    return set(sorted(counts, key=lambda word: (-counts[word], word))[:COMMON_WORDS])
 
 
-def essay(passage: Sequence[str], strangers: list[str], common: set[str], dice: Dice) -> Essay:
-    """A passage as a writer of some ability would have put it; `strangers` slip in, and are used up."""
-    ability = dice.normal()
-    true = tuple(
+def generate_text(
+    passage: Sequence[str], foreign_sentences: list[str], common: set[str], rng: PortableRandom
+) -> GeneratedText:
+    """Rewrite a passage as a writer of random ability; `foreign_sentences` are used up."""
+    ability = rng.normal()
+    true_qualities = tuple(
         min(
-            max(mean + SPREAD * (math.sqrt(SHARED) * ability + math.sqrt(1 - SHARED) * dice.normal()), 1.0),
+            max(
+                mean
+                + QUALITY_SD
+                * (math.sqrt(SHARED_VARIANCE) * ability + math.sqrt(1 - SHARED_VARIANCE) * rng.normal()),
+                1.0,
+            ),
             5.0,
         )
-        for mean in MEANS
+        for mean in QUALITY_MEANS
     )
-    rates = dict(zip(QUALITIES, (INTENSITY * ((5 - score) / 2) ** STEEPNESS for score in true), strict=True))
-    impression = HALO * dice.normal()
-    scores = tuple(_half(score + impression + SLIP * dice.normal()) for score in true)
+    rates = dict(
+        zip(
+            QUALITIES,
+            (ERROR_RATE_AT_3 * ((5 - score) / 2) ** ERROR_RATE_POWER for score in true_qualities),
+            strict=True,
+        )
+    )
+    halo = HALO_SD * rng.normal()
+    scores = tuple(_round_to_half(score + halo + RATER_ERROR_SD * rng.normal()) for score in true_qualities)
 
-    text = [read(sentence) for sentence in passage]
-    for at in range(len(text)):
-        if strangers and dice.chance(0.07 * rates["cohesion"]):
-            text[at] = read(strangers.pop())
-    faults: dict[str, tuple[Fault, ...]] = {
-        "cohesion": (displaced, disconnected, misconnected, vague_reference),
-        "vocabulary": (vague(common), repeated(common), padded),
-        "phraseology": (prepositions, collocations, literal),
-        "grammar": (agreement, articles, endings, modals),
-        "syntax": (swapped, strayed, subjectless, run_on, fragments),
-        "conventions": (misspelt, confused, uncapitalised, unpunctuated),
+    text = [parse_sentence(sentence) for sentence in passage]
+    for index in range(len(text)):
+        if foreign_sentences and rng.bernoulli(0.07 * rates["cohesion"]):
+            text[index] = parse_sentence(foreign_sentences.pop())
+    corruptions: dict[str, tuple[Corruption, ...]] = {
+        "cohesion": (move_sentences, drop_connectives, insert_connectives, replace_subjects),
+        "vocabulary": (make_vague_words(common), make_repeated_words(common), insert_fillers),
+        "phraseology": (replace_prepositions, replace_collocations, replace_phrases),
+        "grammar": (break_agreement, break_articles, break_endings, break_verb_forms),
+        "syntax": (swap_words, move_words, drop_subjects, join_sentences, split_at_commas),
+        "conventions": (misspell_words, confuse_homophones, break_capitals, break_punctuation),
     }
-    for quality, kinds in faults.items():
-        for fault in kinds:
-            fault(text, rates[quality] * math.exp(TASTE * dice.normal() - TASTE**2 / 2), dice)
-    return Essay(_paragraphs(text, rates["cohesion"], dice), scores, true)
+    for quality, quality_corruptions in corruptions.items():
+        for corruption in quality_corruptions:
+            corruption(
+                text, rates[quality] * math.exp(ERROR_KIND_SD * rng.normal() - ERROR_KIND_SD**2 / 2), rng
+            )
+    return GeneratedText(_format_paragraphs(text, rates["cohesion"], rng), scores, true_qualities)
 
 
-def _half(score: float) -> float:
+def _round_to_half(score: float) -> float:
     return min(max(math.floor(2 * score + 0.5) / 2, 1.0), 5.0)
 
 
-def _paragraphs(text: list[Sentence], rate: float, dice: Dice) -> str:
-    """The sentences in paragraphs, of even length where the writer cares."""
+def _format_paragraphs(text: list[Sentence], rate: float, rng: PortableRandom) -> str:
+    """Format the sentences as paragraphs, of more even length for coherent writers."""
     pieces: list[str] = []
-    left = 4
+    sentences_left = 4
     for sentence in text:
         if pieces:
-            pieces.append(" " if left else "\n\n")
-        if not left:
-            left = 3 + dice.below(3)
-            if dice.chance(0.2 * rate):
-                left = 1 + dice.below(12)
-        left -= 1
-        pieces.append(written(sentence))
+            pieces.append(" " if sentences_left else "\n\n")
+        if not sentences_left:
+            sentences_left = 3 + rng.randbelow(3)
+            if rng.bernoulli(0.2 * rate):
+                sentences_left = 1 + rng.randbelow(12)
+        sentences_left -= 1
+        pieces.append(format_sentence(sentence))
     return "".join(pieces)

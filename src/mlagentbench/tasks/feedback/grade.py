@@ -1,4 +1,4 @@
-"""Grades predicted essay scores."""
+"""Grades predicted text scores."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ SCORES = ["cohesion", "syntax", "vocabulary", "phraseology", "grammar", "convent
 
 
 def grade(submission: Path, private: Path) -> float:
-    """The mean over the six scores of the root mean squared error of each."""
+    """Return the root mean squared error of each score, averaged over the six scores."""
     answers = read_answers(private / "answers.csv", id="text_id", columns=SCORES)
     predicted = read_submission(submission, id="text_id", columns=SCORES, like=answers)
     return float((((predicted - answers) ** 2).mean() ** 0.5).mean())

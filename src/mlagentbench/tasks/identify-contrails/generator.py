@@ -1,6 +1,6 @@
-"""Invents satellite scenes: clouds that drift, fresh contrails among look-alikes, and annotators who do not agree.
+"""Generates satellite scenes: drifting clouds, new contrails among look-alikes, and annotators who disagree.
 
-Only uniform numbers are drawn, by a named bit generator: other streams of numpy may change between its versions.
+Only uniform numbers of a fixed bit generator are used: other streams of numpy may change between versions.
 """
 
 import math
@@ -12,233 +12,239 @@ from scipy.special import expit
 
 Array = NDArray[Any]
 
-SIZE, FRAMES, LABELLED = 64, 8, 4  # pixels, frames, and the frame (from 0) that the annotators look at
-CANVAS = 96  # fields are made larger than the scene, so that nothing which drifts out comes in again
+IMAGE_PIXELS, FRAMES, LABELLED_FRAME = 64, 8, 4  # frames are numbered from 0
+CANVAS_PIXELS = 96  # fields are larger than the scene, so that what drifts out does not come in again
 BANDS = ("band_11", "band_14", "band_15")
 ANNOTATORS = 5
-OFFSET, STEP = 236.0, 0.25  # kelvin = OFFSET + STEP * count
+KELVIN_OFFSET, KELVIN_STEP = 236.0, 0.25  # kelvin = KELVIN_OFFSET + KELVIN_STEP * count
 
-EMPTY = 0.15  # share of scenes in which no contrail appears
-FEWEST, MOST = 2, 5  # contrails in any other scene
-DEPTHS = (0.03, 0.20)  # optical depth of a contrail when it is new
-SPREADS = (0.10, 0.30)  # pixels by which it widens from frame to frame
-STREAKS = 2.0  # streaks of cirrus in a scene, on average
-STRIPED = 0.03  # share of the rows of a frame and band that are off
-NOISE = 0.25  # kelvin
-SEEN, UNSURE = (
-    0.40,
-    0.12,
-)  # kelvin of contrast at which an annotator sees half of the contrails, and how sharply
+EMPTY_SHARE = 0.15  # of scenes without contrails
+MIN_CONTRAILS, MAX_CONTRAILS = 2, 5  # in any other scene
+OPTICAL_DEPTH_RANGE = (0.03, 0.20)  # of a new contrail
+WIDENING_RANGE = (0.10, 0.30)  # pixels per frame
+MEAN_STREAKS = 2.0  # of cirrus in a scene
+STRIPED_ROW_SHARE = 0.03  # of the rows of a frame and band
+NOISE_KELVIN = 0.25
+VISIBLE_CONTRAST, CONTRAST_SPREAD = 0.40, 0.12  # kelvin at which half of the contrails are seen, and scale
 
-EXACT = np.float32  # far more exact than the sensor, and fast
-ABSORBS = np.array([0.78, 1.0, 1.28], EXACT)[:, None, None, None]  # how much ice absorbs in each band
+DTYPE = np.float32  # far more precise than the sensor, and fast
+ABSORPTION = np.array([0.78, 1.0, 1.28], DTYPE)[:, None, None, None]  # by ice, in each band
 FREQUENCIES = np.meshgrid(
-    np.fft.fftfreq(CANVAS).astype(EXACT), np.fft.rfftfreq(CANVAS).astype(EXACT), indexing="ij"
+    np.fft.fftfreq(CANVAS_PIXELS).astype(DTYPE), np.fft.rfftfreq(CANVAS_PIXELS).astype(DTYPE), indexing="ij"
 )
-ROWS, COLUMNS = np.meshgrid(np.arange(SIZE, dtype=EXACT), np.arange(SIZE, dtype=EXACT), indexing="ij")
-TIMES = np.arange(FRAMES, dtype=EXACT) - LABELLED
+ROWS, COLUMNS = np.meshgrid(
+    np.arange(IMAGE_PIXELS, dtype=DTYPE), np.arange(IMAGE_PIXELS, dtype=DTYPE), indexing="ij"
+)
+TIMES = np.arange(FRAMES, dtype=DTYPE) - LABELLED_FRAME
 
 
 class Scene(NamedTuple):
-    """What the satellite measured, and what each annotator marked in the labelled frame."""
+    """The measurements of the satellite, and the mask of each annotator in the labelled frame."""
 
     counts: Array  # band, frame, row, column
     masks: Array  # annotator, row, column
 
 
-class Draw:
-    """Random numbers, all made from uniform ones."""
+class PortableRandom:
+    """Random numbers derived from uniform ones, to be the same in all versions of numpy."""
 
     def __init__(self, *seed: int) -> None:
-        self.source = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
+        self._uniforms = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
 
     def uniform(self, low: float, high: float, *shape: int) -> Array:
-        """Between two numbers."""
-        return np.asarray(low + (high - low) * self.source.random(shape, dtype=EXACT))
+        """Draw numbers between `low` and `high`."""
+        return np.asarray(low + (high - low) * self._uniforms.random(shape, dtype=DTYPE))
 
-    def number(self, low: float, high: float) -> float:
-        """One number between two others."""
+    def scalar(self, low: float, high: float) -> float:
+        """Draw one number between `low` and `high`."""
         return float(self.uniform(low, high))
 
     def normal(self, *shape: int) -> Array:
-        """With mean 0 and standard deviation 1; nearly normal, since three uniform numbers are added."""
+        """Draw nearly standard normal numbers, as sums of three uniform numbers."""
         return np.asarray(2 * self.uniform(0, 1, 3, *shape).sum(axis=0) - 3)
 
-    def chance(self, probability: float) -> bool:
-        """True as often as that."""
-        return bool(self.source.random() < probability)
+    def bernoulli(self, probability: float) -> bool:
+        """Return True with this probability."""
+        return bool(self._uniforms.random() < probability)
 
 
 class Line(NamedTuple):
-    """A line of ice, placed where it is in the labelled frame."""
+    """A line of ice, at its position in the labelled frame."""
 
     row: float
     column: float
     angle: float
     length: float
     bend: float
-    born: float  # frames after the labelled one, so below 0; streaks of cirrus were there all the time
+    start_frame: float  # relative to the labelled frame, so below 0; cirrus streaks are always there
 
-    def along_across(self, wind: Array, times: Array) -> tuple[Array, Array]:
-        """How far every pixel lies from the middle of the line, along it and across it, at these times."""
+    def coordinates(self, wind: Array, times: Array) -> tuple[Array, Array]:
+        """Return the coordinates of every pixel along and across the line at these times."""
         rows = ROWS - self.row - (wind[0] * times)[:, None, None]
         columns = COLUMNS - self.column - (wind[1] * times)[:, None, None]
         sine, cosine = math.sin(self.angle), math.cos(self.angle)
         along, across = rows * sine + columns * cosine, rows * cosine - columns * sine
-        return along, across - self.bend * (along / SIZE) ** 2
+        return along, across - self.bend * (along / IMAGE_PIXELS) ** 2
 
 
-def scene(seed: int, number: int) -> Scene:
-    """The scene with this number; no scene depends on another."""
-    draw = Draw(seed, number)
-    wind, low_wind = (
-        draw.uniform(-2.2, 2.2, 2),
-        draw.uniform(-1.2, 1.2, 2),
-    )  # pixels from one frame to the next
-    corridor = draw.number(0, math.pi)
+def generate_scene(seed: int, number: int) -> Scene:
+    """Generate the scene with this number, independently of all others."""
+    rng = PortableRandom(seed, number)
+    wind, low_wind = rng.uniform(-2.2, 2.2, 2), rng.uniform(-1.2, 1.2, 2)  # pixels from one frame to the next
+    corridor = rng.scalar(0, math.pi)
 
-    ground = _low_clouds(draw, _surface(draw), low_wind)
-    cirrus = _cirrus(draw, wind)
-    for line in _lines(draw, int(draw.number(0, 2 * STREAKS)), corridor, 1.0, 14):
-        width = draw.number(0.7, 2.6) * np.ones(FRAMES, EXACT)
-        cirrus = cirrus + draw.number(0.02, 0.13) * _profile(draw, line, wind, width)
-    lines = [] if draw.chance(EMPTY) else _lines(draw, int(draw.number(FEWEST, MOST + 1)), corridor, 0.25, 5)
-    widths = [0.65 + draw.number(*SPREADS) * (TIMES - line.born).clip(0) for line in lines]
-    trails = [_trail(draw, line, wind, width) for line, width in zip(lines, widths, strict=True)]
+    ground = _add_low_clouds(rng, _draw_surface(rng), low_wind)
+    cirrus = _draw_cirrus(rng, wind)
+    for line in _draw_lines(rng, int(rng.scalar(0, 2 * MEAN_STREAKS)), corridor, 1.0, 14):
+        width = rng.scalar(0.7, 2.6) * np.ones(FRAMES, DTYPE)
+        cirrus = cirrus + rng.scalar(0.02, 0.13) * _line_profile(rng, line, wind, width)
+    lines = (
+        []
+        if rng.bernoulli(EMPTY_SHARE)
+        else _draw_lines(rng, int(rng.scalar(MIN_CONTRAILS, MAX_CONTRAILS + 1)), corridor, 0.25, 5)
+    )
+    widths = [0.65 + rng.scalar(*WIDENING_RANGE) * (TIMES - line.start_frame).clip(0) for line in lines]
+    contrails = [_draw_contrail(rng, line, wind, width) for line, width in zip(lines, widths, strict=True)]
 
-    ice = 222 + 10 * draw.number(0, 1)
-    measured = _through(ground, sum(trails, cirrus), ice)
-    contrasts = [_contrast(ground, cirrus, trail, ice) for trail in trails]
-    masks = _annotate(draw, lines, [float(width[LABELLED]) for width in widths], contrasts)
-    return Scene(_sensed(draw, measured), masks)
+    ice = 222 + 10 * rng.scalar(0, 1)
+    temperatures = _view_through_ice(ground, sum(contrails, cirrus), ice)
+    contrasts = [_contrail_contrast(ground, cirrus, contrail, ice) for contrail in contrails]
+    masks = _draw_annotations(rng, lines, [float(width[LABELLED_FRAME]) for width in widths], contrasts)
+    return Scene(_to_counts(rng, temperatures), masks)
 
 
-def _field(draw: Draw, exponent: float, stretch: float = 1.0, angle: float = 0.0) -> Array:
-    """The spectrum of random noise by a power law, drawn out in one direction."""
+def _noise_spectrum(rng: PortableRandom, exponent: float, stretch: float = 1.0, angle: float = 0.0) -> Array:
+    """Return the spectrum of power-law noise, stretched in one direction."""
     down, right = FREQUENCIES
     sine, cosine = math.sin(angle), math.cos(angle)
     along, across = right * cosine + down * sine, down * cosine - right * sine
     squared = (stretch * along) ** 2 + across**2
-    strength = (squared + (1 / CANVAS) ** 2) ** (-exponent / 2)
+    strength = (squared + (1 / CANVAS_PIXELS) ** 2) ** (-exponent / 2)
     strength[0, 0] = 0
-    spectrum = np.fft.rfft2(draw.normal(CANVAS, CANVAS)) * strength
+    spectrum = np.fft.rfft2(rng.normal(CANVAS_PIXELS, CANVAS_PIXELS)) * strength
     return np.asarray(spectrum / np.fft.irfft2(spectrum).std(), np.complex64)
 
 
-def _still(spectrum: Array) -> Array:
-    """The scene that a spectrum stands for."""
-    return np.asarray(np.fft.irfft2(spectrum)[:SIZE, :SIZE])
+def _render_still(spectrum: Array) -> Array:
+    """Return the image of a spectrum."""
+    return np.asarray(np.fft.irfft2(spectrum)[:IMAGE_PIXELS, :IMAGE_PIXELS])
 
 
-def _moving(spectrum: Array, other: Array, wind: Array) -> Array:
-    """The same in all frames: it drifts with the wind, and turns slowly into the other one."""
+def _render_moving(spectrum: Array, other: Array, wind: Array) -> Array:
+    """Return the image in all frames: it drifts with the wind, and slowly turns into the other one."""
     down, right = FREQUENCIES
-    turn = (0.08 * TIMES)[:, None, None]
+    angle_of_mix = (0.08 * TIMES)[:, None, None]
     times = TIMES[:, None, None]
     shift = np.exp(-2j * math.pi * wind[0] * down[:, :1] * times) * np.exp(
         -2j * math.pi * wind[1] * right[:1] * times
     )
     return np.asarray(
-        np.fft.irfft2(shift * (np.cos(turn) * spectrum + np.sin(turn) * other))[:, :SIZE, :SIZE]
+        np.fft.irfft2(shift * (np.cos(angle_of_mix) * spectrum + np.sin(angle_of_mix) * other))[
+            :, :IMAGE_PIXELS, :IMAGE_PIXELS
+        ]
     )
 
 
-def _surface(draw: Draw) -> Array:
-    """The temperature of land, sea and thin lines of water in each band; nothing here moves."""
-    shape = _still(_field(draw, 3.5)) + draw.number(-1.2, 1.2)
+def _draw_surface(rng: PortableRandom) -> Array:
+    """Draw the temperature of land, sea and rivers in each band, which do not move."""
+    shape = _render_still(_noise_spectrum(rng, 3.5)) + rng.scalar(-1.2, 1.2)
     slope = np.hypot(*np.gradient(shape)).clip(1e-3)
-    coast = np.exp(-0.5 * (shape / slope / draw.number(0.5, 1.0)) ** 2)
-    river = _still(_field(draw, 4.0)) + draw.number(-0.5, 0.5)
+    coast = np.exp(-0.5 * (shape / slope / rng.scalar(0.5, 1.0)) ** 2)
+    river = _render_still(_noise_spectrum(rng, 4.0)) + rng.scalar(-0.5, 0.5)
     water = np.exp(-0.5 * (river / np.hypot(*np.gradient(river)).clip(1e-3) / 0.6) ** 2) * (shape > 0)
     land = expit(6 * shape)
-    warm = draw.number(284, 293) + 1.2 * _still(_field(draw, 3.0)) + draw.number(-4, 5) * land
-    thin = draw.number(0, 3) * coast + draw.number(0, 4) * water
-    moist = draw.number(0.4, 2.2) + 0.6 * _still(_field(draw, 2.6))
-    emits = [-draw.number(0.5, 2.5) * land - 1.5 * thin, -thin, -moist - 1.3 * thin]
-    return np.stack([warm + band for band in emits])[:, None]
+    base_temperature = (
+        rng.scalar(284, 293) + 1.2 * _render_still(_noise_spectrum(rng, 3.0)) + rng.scalar(-4, 5) * land
+    )
+    edges = rng.scalar(0, 3) * coast + rng.scalar(0, 4) * water
+    moisture = rng.scalar(0.4, 2.2) + 0.6 * _render_still(_noise_spectrum(rng, 2.6))
+    band_offsets = [-rng.scalar(0.5, 2.5) * land - 1.5 * edges, -edges, -moisture - 1.3 * edges]
+    return np.stack([base_temperature + band for band in band_offsets])[:, None]
 
 
-def _low_clouds(draw: Draw, ground: Array, wind: Array) -> Array:
-    """The scene with clouds of water, which hide what is below and look alike in all bands."""
-    angle = draw.number(0, math.pi)
-    texture = _moving(_field(draw, 2.2, 2, angle), _field(draw, 2.2, 2, angle), wind)
-    cover = expit(5 * (texture - draw.number(-0.2, 1.8)))
-    top = draw.number(258, 279) + 1.5 * texture
-    bands = np.array([draw.number(-1, 0.5), 0, -draw.number(0, 1)], EXACT)[:, None, None, None]
+def _add_low_clouds(rng: PortableRandom, ground: Array, wind: Array) -> Array:
+    """Add water clouds, which hide what is below and look alike in all bands."""
+    angle = rng.scalar(0, math.pi)
+    texture = _render_moving(_noise_spectrum(rng, 2.2, 2, angle), _noise_spectrum(rng, 2.2, 2, angle), wind)
+    cover = expit(5 * (texture - rng.scalar(-0.2, 1.8)))
+    top = rng.scalar(258, 279) + 1.5 * texture
+    bands = np.array([rng.scalar(-1, 0.5), 0, -rng.scalar(0, 1)], DTYPE)[:, None, None, None]
     return np.asarray(ground * (1 - cover) + (top + bands) * cover)
 
 
-def _cirrus(draw: Draw, wind: Array) -> Array:
-    """The optical depth of natural ice clouds in all frames."""
-    angle = draw.number(0, math.pi)
-    texture = _moving(_field(draw, 2.4, 5, angle), _field(draw, 2.4, 5, angle), wind)
-    return np.asarray(draw.number(0.02, 0.22) * (texture - draw.number(-0.3, 1.5)).clip(0))
+def _draw_cirrus(rng: PortableRandom, wind: Array) -> Array:
+    """Draw the optical depth of natural ice clouds in all frames."""
+    angle = rng.scalar(0, math.pi)
+    texture = _render_moving(_noise_spectrum(rng, 2.4, 5, angle), _noise_spectrum(rng, 2.4, 5, angle), wind)
+    return np.asarray(rng.scalar(0.02, 0.22) * (texture - rng.scalar(-0.3, 1.5)).clip(0))
 
 
-def _lines(draw: Draw, count: int, corridor: float, spread: float, bend: float) -> list[Line]:
-    """Lines somewhere in the scene, which run more or less along the corridor."""
+def _draw_lines(rng: PortableRandom, count: int, corridor: float, angle_sd: float, bend: float) -> list[Line]:
+    """Draw lines in the scene that run roughly along the corridor."""
     return [
         Line(
-            row=draw.number(4, SIZE - 4),
-            column=draw.number(4, SIZE - 4),
-            angle=corridor + spread * float(draw.normal()),
-            length=draw.number(24, 70),
-            bend=draw.number(-bend, bend),
-            born=-draw.number(0.05, 3.9),
+            row=rng.scalar(4, IMAGE_PIXELS - 4),
+            column=rng.scalar(4, IMAGE_PIXELS - 4),
+            angle=corridor + angle_sd * float(rng.normal()),
+            length=rng.scalar(24, 70),
+            bend=rng.scalar(-bend, bend),
+            start_frame=-rng.scalar(0.05, 3.9),
         )
         for _ in range(count)
     ]
 
 
-def _profile(draw: Draw, line: Line, wind: Array, width: Array) -> Array:
-    """A line in all frames: soft at its edges and ends, and not of one strength along it."""
-    along, across = line.along_across(wind, TIMES)
-    patchy = 1 + 0.35 * np.sin(along * draw.number(0.1, 0.35) + draw.number(0, 6.3))
+def _line_profile(rng: PortableRandom, line: Line, wind: Array, width: Array) -> Array:
+    """Return the profile of a line in all frames: soft at its edges and ends, and of varying strength."""
+    along, across = line.coordinates(wind, TIMES)
+    patchy = 1 + 0.35 * np.sin(along * rng.scalar(0.1, 0.35) + rng.scalar(0, 6.3))
     ends = expit((line.length / 2 - np.abs(along)) / 1.5)
     return np.asarray(patchy * ends * np.exp(-0.5 * (across / width[:, None, None]) ** 2))
 
 
-def _trail(draw: Draw, line: Line, wind: Array, width: Array) -> Array:
-    """The optical depth of a contrail: none before it is born, then thinner as it widens."""
-    depth = DEPTHS[0] * (DEPTHS[1] / DEPTHS[0]) ** draw.number(0, 1)
-    strength = depth * (width[0] / width) ** 0.6 * (line.born <= TIMES)
-    return np.asarray(strength[:, None, None] * _profile(draw, line, wind, width))
+def _draw_contrail(rng: PortableRandom, line: Line, wind: Array, width: Array) -> Array:
+    """Draw the optical depth of a contrail: 0 before it starts, then lower as it widens."""
+    depth = OPTICAL_DEPTH_RANGE[0] * (OPTICAL_DEPTH_RANGE[1] / OPTICAL_DEPTH_RANGE[0]) ** rng.scalar(0, 1)
+    strength = depth * (width[0] / width) ** 0.6 * (line.start_frame <= TIMES)
+    return np.asarray(strength[:, None, None] * _line_profile(rng, line, wind, width))
 
 
-def _through(ground: Array, depth: Array, ice: float) -> Array:
-    """What is seen from above through ice of this optical depth."""
-    clear = np.exp(-ABSORBS * depth)
-    return np.asarray(ground * clear + ice * (1 - clear))
+def _view_through_ice(ground: Array, depth: Array, ice: float) -> Array:
+    """Return the temperatures seen from above through ice of this optical depth."""
+    transmission = np.exp(-ABSORPTION * depth)
+    return np.asarray(ground * transmission + ice * (1 - transmission))
 
 
-def _contrast(ground: Array, cirrus: Array, trail: Array, ice: float) -> float:
-    """By how much a contrail changes the difference of bands 14 and 15 along its middle, in the labelled frame."""
-    below, core = ground[:, [LABELLED]], trail[[LABELLED]]
-    without = _through(below, cirrus[[LABELLED]], ice)
-    difference = _through(below, cirrus[[LABELLED]] + core, ice) - without
+def _contrail_contrast(ground: Array, cirrus: Array, contrail: Array, ice: float) -> float:
+    """Return by how much a contrail changes the difference of bands 14 and 15 in the labelled frame."""
+    below, core = ground[:, [LABELLED_FRAME]], contrail[[LABELLED_FRAME]]
+    without = _view_through_ice(below, cirrus[[LABELLED_FRAME]], ice)
+    difference = _view_through_ice(below, cirrus[[LABELLED_FRAME]] + core, ice) - without
     middle = core > 0.5 * core.max()
     return float((difference[1] - difference[2])[middle].mean())
 
 
-def _annotate(draw: Draw, lines: list[Line], widths: list[float], contrasts: list[float]) -> Array:
-    """The masks of all annotators: each overlooks some contrails, and draws the others in a way of their own."""
-    masks = np.zeros((ANNOTATORS, SIZE, SIZE), np.uint8)
+def _draw_annotations(
+    rng: PortableRandom, lines: list[Line], widths: list[float], contrasts: list[float]
+) -> Array:
+    """Draw the masks of all annotators, who miss some contrails and draw the others slightly differently."""
+    masks = np.zeros((ANNOTATORS, IMAGE_PIXELS, IMAGE_PIXELS), np.uint8)
     for mask in masks:
-        strict, broad = 0.08 * float(draw.normal()), draw.number(0.9, 1.5)
+        bias, width_factor = 0.08 * float(rng.normal()), rng.scalar(0.9, 1.5)
         for line, width, contrast in zip(lines, widths, contrasts, strict=True):
-            sees = draw.chance(float(expit((contrast - SEEN - strict) / UNSURE)))
-            begin, end = line.length / 2 + 2.5 * draw.normal(2) - 1
-            turned = line._replace(angle=line.angle + 0.015 * float(draw.normal()))
-            (along,), (across,) = turned.along_across(np.zeros(2, EXACT), np.zeros(1, EXACT))
-            near = np.abs(across - 0.45 * float(draw.normal())) < 0.4 + broad * width
-            if sees:
-                mask[near & (-begin < along) & (along < end)] = 1
+            is_seen = rng.bernoulli(float(expit((contrast - VISIBLE_CONTRAST - bias) / CONTRAST_SPREAD)))
+            begin, end = line.length / 2 + 2.5 * rng.normal(2) - 1
+            turned = line._replace(angle=line.angle + 0.015 * float(rng.normal()))
+            (along,), (across,) = turned.coordinates(np.zeros(2, DTYPE), np.zeros(1, DTYPE))
+            is_near = np.abs(across - 0.45 * float(rng.normal())) < 0.4 + width_factor * width
+            if is_seen:
+                mask[is_near & (-begin < along) & (along < end)] = 1
     return masks
 
 
-def _sensed(draw: Draw, measured: Array) -> Array:
-    """Counts as the sensor gives them: noisy, with some rows off."""
-    off = draw.uniform(0, 1, len(BANDS), FRAMES, SIZE, 1) < STRIPED
-    stripes = off * draw.normal(len(BANDS), FRAMES, SIZE, 1)
-    kelvin = measured + stripes + NOISE * draw.normal(*measured.shape)
-    return ((kelvin - OFFSET) / STEP).round().clip(0, 255).astype(np.uint8)
+def _to_counts(rng: PortableRandom, temperatures: Array) -> Array:
+    """Convert temperatures to sensor counts, with noise and some striped rows."""
+    is_striped = rng.uniform(0, 1, len(BANDS), FRAMES, IMAGE_PIXELS, 1) < STRIPED_ROW_SHARE
+    stripes = is_striped * rng.normal(len(BANDS), FRAMES, IMAGE_PIXELS, 1)
+    kelvin = temperatures + stripes + NOISE_KELVIN * rng.normal(*temperatures.shape)
+    return ((kelvin - KELVIN_OFFSET) / KELVIN_STEP).round().clip(0, 255).astype(np.uint8)

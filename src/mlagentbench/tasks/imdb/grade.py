@@ -6,11 +6,11 @@ from mlagentbench.grading.checks import InvalidSubmission, read_answers, read_su
 
 
 def grade(submission: Path, private: Path) -> float:
-    """The share of reviews whose label is right."""
+    """Return the accuracy: the fraction of reviews whose label is correct."""
     answers = read_answers(private / "answers.csv", id="id", columns=["label"])
     predicted = read_submission(submission, id="id", columns=["label"], like=answers)
-    if len(wrong := predicted.loc[~predicted["label"].isin([0, 1]), "label"]):
+    if len(invalid := predicted.loc[~predicted["label"].isin([0, 1]), "label"]):
         raise InvalidSubmission(
-            f"{submission.name} has {len(wrong):,} labels that are neither 0 nor 1, such as {wrong.iloc[0]:g}"
+            f"{submission.name}: {len(invalid):,} labels are neither 0 nor 1, for example {invalid.iloc[0]:g}"
         )
     return float((predicted["label"] == answers["label"]).mean())

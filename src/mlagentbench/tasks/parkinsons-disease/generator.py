@@ -1,26 +1,30 @@
-"""Invents patients with the tables of the AMP-PD study: a latent disease that grows, and what visits show of it."""
+"""Generates patients with the tables of the AMP-PD study, from a latent severity that grows."""
 
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-REGULAR = (0, 6, 12, 24, 36, 48, 60, 72, 84)
-EXTRA = (3, 9, 18, 30, 42, 54, 66, 78)  # mostly for those who are worse off
-SUPPLEMENTAL = (0, 6, 12, 24, 36)
+REGULAR_MONTHS = (0, 6, 12, 24, 36, 48, 60, 72, 84)
+EXTRA_MONTHS = (3, 9, 18, 30, 42, 54, 66, 78)  # mostly for sicker patients
+SUPPLEMENTAL_MONTHS = (0, 6, 12, 24, 36)
 SCORES = ("updrs_1", "updrs_2", "updrs_3", "updrs_4")
 MEDICATION = "upd23b_clinical_state_on_medication"
-TYPICAL = {"updrs_1": 5.5, "updrs_2": 5.0, "updrs_3": 15.0}  # at a severity of 0
-STEEPNESS = {"updrs_1": 0.50, "updrs_2": 0.75, "updrs_3": 0.65}  # by which logarithms grow with severity
-HIGHEST = {"updrs_1": 52, "updrs_2": 52, "updrs_3": 132, "updrs_4": 24}
+TYPICAL_SCORES = {"updrs_1": 5.5, "updrs_2": 5.0, "updrs_3": 15.0}  # at severity 0
+LOG_SLOPES = {
+    "updrs_1": 0.50,
+    "updrs_2": 0.75,
+    "updrs_3": 0.65,
+}  # increase of the logarithm per unit of severity
+MAX_SCORES = {"updrs_1": 52, "updrs_2": 52, "updrs_3": 132, "updrs_4": 24}
 PROTEINS = 60
-TELLING = 9  # proteins that have to do with the disease; the last three of them with its speed
-NUISANCES = 3  # what shifts many proteins of one sample together: handling, blood, dilution
-LETTERS = np.array(list("ACDEFGHIKLMNPQRSTVWY"))
+INFORMATIVE_PROTEINS = 9  # related to the disease; the last three of them to its speed
+NUISANCE_FACTORS = 3  # shift many proteins of a sample together: handling, blood, dilution
+AMINO_ACIDS = np.array(list("ACDEFGHIKLMNPQRSTVWY"))
 
 
 class Tables(NamedTuple):
-    """The four files of the competition."""
+    """The four tables of the competition."""
 
     clinical: pd.DataFrame
     proteins: pd.DataFrame
@@ -31,105 +35,121 @@ class Tables(NamedTuple):
 class _Patient(NamedTuple):
     number: int
     severity: float  # at month 0
-    speed: float  # of severity, a year
-    temper: np.ndarray  # by how much each score lies above or below what severity says
+    speed: float  # increase of severity per year
+    offsets: np.ndarray  # of each log score from what severity predicts
 
 
 def generate(patients: int, supplemental: int, seed: int) -> Tables:
-    """Tables of `patients` with proteins, and of `supplemental` others without."""
+    """Generate tables of `patients` with proteins, and of `supplemental` others without."""
     rng = np.random.default_rng(seed)
     clinical, samples = [], []
     for number in range(patients):
-        patient = _draw(rng, number)
-        for month, severity in _visits(rng, patient):
-            clinical.append(_examine(rng, patient, month, severity))
-            if month in REGULAR and rng.random() < 0.92:
+        patient = _draw_patient(rng, number)
+        for month, severity in _draw_visits(rng, patient):
+            clinical.append(_draw_clinical_row(rng, patient, month, severity))
+            if month in REGULAR_MONTHS and rng.random() < 0.92:
                 samples.append((number, month, severity, patient.speed))
-    others = [
-        _examine(rng, patient, month, patient.severity + patient.speed * month / 12)
-        for patient in (_draw(rng, patients + number) for number in range(supplemental))
-        for month in SUPPLEMENTAL
+    supplemental_rows = [
+        _draw_clinical_row(rng, patient, month, patient.severity + patient.speed * month / 12)
+        for patient in (_draw_patient(rng, patients + number) for number in range(supplemental))
+        for month in SUPPLEMENTAL_MONTHS
         if month == 0 or rng.random() < 0.55
     ]
-    proteins, peptides = _assay(
+    proteins, peptides = _draw_samples(
         rng, pd.DataFrame(samples, columns=["patient_id", "visit_month", "severity", "speed"])
     )
-    return Tables(pd.DataFrame(clinical), proteins, peptides, pd.DataFrame(others))
+    return Tables(pd.DataFrame(clinical), proteins, peptides, pd.DataFrame(supplemental_rows))
 
 
-def _draw(rng: np.random.Generator, number: int) -> _Patient:
+def _draw_patient(rng: np.random.Generator, number: int) -> _Patient:
     severity = rng.normal(-1.8, 0.5) if rng.random() < 0.2 else rng.normal(0.2, 0.75)
     speed = max(0.0, 0.14 + 0.06 * severity + rng.normal(0, 0.10))
     return _Patient(number, severity, speed, rng.normal(0, [0.35, 0.30, 0.25]))
 
 
-def _visits(rng: np.random.Generator, patient: _Patient) -> list[tuple[int, float]]:
-    """Months of visits, and the severity in each: the worse off come more often, and stay away sooner."""
-    found: list[tuple[int, float]] = []
+def _draw_visits(rng: np.random.Generator, patient: _Patient) -> list[tuple[int, float]]:
+    """Draw months of visits and the severity at each: sicker patients come more often and drop out sooner."""
+    visits: list[tuple[int, float]] = []
     drift = 0.0
-    for month in sorted(REGULAR + EXTRA):
+    for month in sorted(REGULAR_MONTHS + EXTRA_MONTHS):
         drift = 0.8 * drift + rng.normal(0, 0.12)
         severity = patient.severity + patient.speed * month / 12 + drift
-        eager = _chance(1.6 * severity - 0.2)
-        comes = {0: 1.0, 6: 0.15 + 0.80 * eager}.get(month, 0.90 if month in REGULAR else 0.75 * eager)
-        if rng.random() < comes:
-            found.append((month, severity))
-        if rng.random() < 0.02 + 0.05 * _chance(2 * severity - 2):
+        extra_visit_probability = _logistic(1.6 * severity - 0.2)
+        visit_probability = {0: 1.0, 6: 0.15 + 0.80 * extra_visit_probability}.get(
+            month, 0.90 if month in REGULAR_MONTHS else 0.75 * extra_visit_probability
+        )
+        if rng.random() < visit_probability:
+            visits.append((month, severity))
+        if rng.random() < 0.02 + 0.05 * _logistic(2 * severity - 2):
             break
-    return found
+    return visits
 
 
-def _examine(rng: np.random.Generator, patient: _Patient, month: int, severity: float) -> dict[str, object]:
-    """A row of the clinical table."""
-    medicated = rng.random() < _chance(1.5 * severity + month / 18 - 1.0)
+def _draw_clinical_row(
+    rng: np.random.Generator, patient: _Patient, month: int, severity: float
+) -> dict[str, object]:
+    """Draw a row of the clinical table."""
+    medicated = rng.random() < _logistic(1.5 * severity + month / 18 - 1.0)
     on = medicated and rng.random() < 0.75
     row: dict[str, object] = {"visit_id": f"{patient.number}_{month}", "patient_id": patient.number}
     row["visit_month"] = month
-    for place, (name, typical) in enumerate(TYPICAL.items()):
-        mean = typical * np.exp(STEEPNESS[name] * severity + patient.temper[place])
+    for index, (name, typical) in enumerate(TYPICAL_SCORES.items()):
+        mean = typical * np.exp(LOG_SLOPES[name] * severity + patient.offsets[index])
         if name == "updrs_3" and on:
             mean *= 0.72
-        score = rng.poisson(mean * rng.gamma(12, 1 / 12))  # raters differ, and days do
-        row[name] = float(min(score, HIGHEST[name]))
-    bursts = medicated and rng.random() < _chance(1.3 * severity + month / 40 - 2.5)
+        score = rng.poisson(mean * rng.gamma(12, 1 / 12))  # variation between raters and days
+        row[name] = float(min(score, MAX_SCORES[name]))
+    has_complications = medicated and rng.random() < _logistic(1.3 * severity + month / 40 - 2.5)
     row["updrs_4"] = (
-        float(min(1 + rng.poisson(1.5 + 2 * rng.gamma(1.5)), HIGHEST["updrs_4"])) if bursts else 0.0
+        float(min(1 + rng.poisson(1.5 + 2 * rng.gamma(1.5)), MAX_SCORES["updrs_4"]))
+        if has_complications
+        else 0.0
     )
     if rng.random() < (0.20 if medicated else 0.55):
         row["updrs_4"] = np.nan
-    row |= {name: np.nan for name in TYPICAL if rng.random() < 0.01}
+    row |= {name: np.nan for name in TYPICAL_SCORES if rng.random() < 0.01}
     known = medicated and rng.random() < 0.75
     row[MEDICATION] = ("On" if on else "Off") if known else ("Off" if rng.random() < 0.15 else None)
     return row
 
 
-def _assay(rng: np.random.Generator, samples: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """What a mass spectrometer makes of the samples: abundances of peptides, and of proteins as their sums."""
+def _draw_samples(rng: np.random.Generator, samples: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Draw the abundances of peptides in the samples; those of proteins are their sums."""
     count = len(samples)
     _, person = np.unique(samples["patient_id"], return_inverse=True)
-    share = np.zeros((2, PROTEINS))
-    share[0, :TELLING] = rng.choice([-1, 1], TELLING) * rng.uniform(0.06, 0.13, TELLING)
-    share[1, TELLING - 3 : TELLING] = rng.choice([-1, 1], 3) * rng.uniform(0.7, 1.2, 3)
-    logs = rng.normal(10, 1.8, PROTEINS) + samples[["severity", "speed"]].to_numpy() @ share
+    loadings = np.zeros((2, PROTEINS))
+    loadings[0, :INFORMATIVE_PROTEINS] = rng.choice([-1, 1], INFORMATIVE_PROTEINS) * rng.uniform(
+        0.06, 0.13, INFORMATIVE_PROTEINS
+    )
+    loadings[1, INFORMATIVE_PROTEINS - 3 : INFORMATIVE_PROTEINS] = rng.choice([-1, 1], 3) * rng.uniform(
+        0.7, 1.2, 3
+    )
+    logs = rng.normal(10, 1.8, PROTEINS) + samples[["severity", "speed"]].to_numpy() @ loadings
     logs += rng.normal(0, 0.25, (person.max() + 1, PROTEINS))[person]
-    logs += rng.normal(0, 1, (count, NUISANCES)) @ rng.normal(0, 0.15, (NUISANCES, PROTEINS))
+    logs += rng.normal(0, 1, (count, NUISANCE_FACTORS)) @ rng.normal(0, 0.15, (NUISANCE_FACTORS, PROTEINS))
     logs += rng.normal(0, 0.15, (count, PROTEINS))
     logs = logs[:, rng.permutation(PROTEINS)]
-    names = _names(rng, PROTEINS)
-    found = []
-    for place in range(PROTEINS):
-        pieces = int(rng.integers(1, 5))
-        parts = rng.dirichlet(np.full(pieces, 3.0)) * np.exp(rng.normal(0, 0.12, (count, pieces)))
-        amounts = np.exp(logs[:, place, None]) * parts
-        seen = rng.random((count, pieces)) > rng.uniform(0, 0.12) + 0.3 * (
+    names = _draw_protein_names(rng, PROTEINS)
+    tables = []
+    for index in range(PROTEINS):
+        peptide_count = int(rng.integers(1, 5))
+        shares = rng.dirichlet(np.full(peptide_count, 3.0)) * np.exp(
+            rng.normal(0, 0.12, (count, peptide_count))
+        )
+        amounts = np.exp(logs[:, index, None]) * shares
+        is_measured = rng.random((count, peptide_count)) > rng.uniform(0, 0.12) + 0.3 * (
             amounts < np.quantile(amounts, 0.05)
         )
-        rows, columns = np.nonzero(seen)
-        spelled = np.array(["".join(rng.choice(LETTERS, rng.integers(7, 22))) for _ in range(pieces)])
-        taken = samples.iloc[rows][["visit_month", "patient_id"]].reset_index(drop=True)
+        rows, columns = np.nonzero(is_measured)
+        sequences = np.array(
+            ["".join(rng.choice(AMINO_ACIDS, rng.integers(7, 22))) for _ in range(peptide_count)]
+        )
+        sample_keys = samples.iloc[rows][["visit_month", "patient_id"]].reset_index(drop=True)
         measured = amounts[rows, columns].round(3)
-        found.append(taken.assign(UniProt=names[place], Peptide=spelled[columns], PeptideAbundance=measured))
-    peptides = pd.concat(found, ignore_index=True)
+        tables.append(
+            sample_keys.assign(UniProt=names[index], Peptide=sequences[columns], PeptideAbundance=measured)
+        )
+    peptides = pd.concat(tables, ignore_index=True)
     visit = peptides["patient_id"].astype(str) + "_" + peptides["visit_month"].astype(str)
     peptides.insert(0, "visit_id", visit)
     keys = ["visit_id", "visit_month", "patient_id", "UniProt"]
@@ -137,11 +157,11 @@ def _assay(rng: np.random.Generator, samples: pd.DataFrame) -> tuple[pd.DataFram
     return proteins, peptides
 
 
-def _names(rng: np.random.Generator, count: int) -> list[str]:
-    """Names in the form of UniProt's, such as P04217; none stands for the protein that bears it there."""
+def _draw_protein_names(rng: np.random.Generator, count: int) -> list[str]:
+    """Draw names in UniProt's format, such as P04217; they do not refer to real proteins."""
     numbers = rng.choice(90_000, count, replace=False) + 10_000
     return [f"{'OPQ'[int(number) % 3]}{number}" for number in numbers]
 
 
-def _chance(odds: float) -> float:
+def _logistic(odds: float) -> float:
     return float(1 / (1 + np.exp(-odds)))

@@ -1,47 +1,51 @@
-"""Makes the passengers of the ship: some whose fate is known, to learn from, and others to be graded on."""
+"""Generates or splits the passengers of the ship into a training set and a hidden test set."""
 
 from hashlib import sha256
 from pathlib import Path
 
 import pandas as pd
-from generator import passengers
+from generator import generate_passengers
 
-LEARN, HIDDEN = 6000, 6000  # passengers of the open edition
-IDENTIFIER = "PassengerId"
-TARGET = "Transported"
+TRAIN_ROWS, TEST_ROWS = 6000, 6000  # of the open edition
+ID_COLUMN = "PassengerId"
+TARGET_COLUMN = "Transported"
 
 
 def prepare(edition: str, raw: Path, public: Path, private: Path, seed: int) -> None:
-    """Write train.csv and test.csv to `public`, and the hidden fates to `private`."""
+    """Write train.csv and test.csv to `public`, and the hidden labels to `private`."""
     if edition == "open":
-        train, test = (table.drop(columns="chance") for table in passengers(seed, [LEARN, HIDDEN]))
+        train, test = (
+            table.drop(columns="probability") for table in generate_passengers(seed, [TRAIN_ROWS, TEST_ROWS])
+        )
     else:
-        train, test = _halves(raw / "train.csv", seed)
-    _write(train, public / "train.csv")
-    _write(test.drop(columns=TARGET), public / "test.csv")
-    _write(test[[IDENTIFIER, TARGET]], private / "answers.csv")
+        train, test = _split_kaggle(raw / "train.csv", seed)
+    _write_csv(train, public / "train.csv")
+    _write_csv(test.drop(columns=TARGET_COLUMN), public / "test.csv")
+    _write_csv(test[[ID_COLUMN, TARGET_COLUMN]], private / "answers.csv")
 
 
-def _write(table: pd.DataFrame, path: Path) -> None:
+def _write_csv(table: pd.DataFrame, path: Path) -> None:
     table.to_csv(path, index=False, lineterminator="\n")
 
 
-def _halves(path: Path, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The competition's passengers in two halves, all of a group in one of them, with new random numbers."""
-    table = pd.read_csv(path, dtype=str, keep_default_na=False)  # every cell stays as it is written
-    table[TARGET] = table[TARGET].map({"True": 1, "False": 0}).astype(int)
-    old = table[IDENTIFIER].str.partition("_")[0]
+def _split_kaggle(path: Path, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Split the competition's passengers into halves by group, with new random group numbers."""
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)  # keeps every cell exactly as written
+    table[TARGET_COLUMN] = table[TARGET_COLUMN].map({"True": 1, "False": 0}).astype(int)
+    old_groups = table[ID_COLUMN].str.partition("_")[0]
 
-    def rank(name: str) -> bytes:  # hashes, because random generators may change between versions of numpy
+    def hash_key(name: str) -> bytes:  # random generators may change between versions of numpy
         return sha256(f"{seed} {name}".encode()).digest()
 
-    groups = sorted(set(old), key=rank)
-    numbers = sorted(range(1, 10_000), key=lambda number: rank(f"number {number}"))[: len(groups)]
-    new = old.map(dict(zip(groups, numbers, strict=True)))
-    table = table.iloc[sorted(range(len(table)), key=lambda row: (new[row], rank(f"passenger {row}")))]
-    new = new[table.index]
-    member = table.groupby(new).cumcount() + 1
-    table[IDENTIFIER] = [f"{a:04d}_{b:02d}" for a, b in zip(new, member, strict=True)]
-    upto = old.value_counts()[groups].cumsum()
-    learn = old[table.index].isin(upto.index[upto <= len(table) // 2])
-    return table[learn], table[~learn]
+    groups = sorted(set(old_groups), key=hash_key)
+    numbers = sorted(range(1, 10_000), key=lambda number: hash_key(f"number {number}"))[: len(groups)]
+    new_groups = old_groups.map(dict(zip(groups, numbers, strict=True)))
+    table = table.iloc[
+        sorted(range(len(table)), key=lambda row: (new_groups[row], hash_key(f"passenger {row}")))
+    ]
+    new_groups = new_groups[table.index]
+    member = table.groupby(new_groups).cumcount() + 1
+    table[ID_COLUMN] = [f"{a:04d}_{b:02d}" for a, b in zip(new_groups, member, strict=True)]
+    passengers_so_far = old_groups.value_counts()[groups].cumsum()
+    in_train = old_groups[table.index].isin(passengers_so_far.index[passengers_so_far <= len(table) // 2])
+    return table[in_train], table[~in_train]

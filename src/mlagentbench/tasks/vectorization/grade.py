@@ -1,4 +1,4 @@
-"""Times a convolution layer's forward pass against the starter's, side by side."""
+"""Times the forward pass of a convolution layer against the starter's, side by side."""
 
 import json
 from functools import partial
@@ -10,9 +10,9 @@ import numpy as np
 from mlagentbench.grading.checks import InvalidSubmission, Program, Question, Race, forbidden_imports
 
 STARTER = Path(__file__).parent / "starter"
-TOLERANCE = 1e-8  # of every output value; outputs are about 1 in size
-CHECKS = 4  # small layers, asked first and not timed: they warm up, and no two have the same form
-FORBIDDEN = (
+TOLERANCE = 1e-8  # absolute, for every output value; outputs are of order 1
+UNTIMED_LAYERS = 4  # small layers that come first; they warm up, and no two have the same shapes
+FORBIDDEN_PACKAGES = (
     *(
         "scipy",
         "torch",
@@ -43,7 +43,7 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class Layer(NamedTuple):
-    """The form of a question."""
+    """The shapes of one question."""
 
     images: tuple[int, ...]
     filters: tuple[int, ...]
@@ -52,32 +52,32 @@ class Layer(NamedTuple):
 
 
 def violations(submission: Path) -> list[str]:
-    """Where conv.py, or a module that it imports, uses more than numpy."""
-    return forbidden_imports(submission, "conv.py", FORBIDDEN)
+    """Report imports in conv.py, and in the modules that it imports, that the rules forbid."""
+    return forbidden_imports(submission, "conv.py", FORBIDDEN_PACKAGES)
 
 
 def grade(submission: Path, private: Path) -> float:
-    """The submission's time for a forward pass relative to the starter's, each layer at its median."""
+    """Return the time of a forward pass relative to the starter's, each layer at its median."""
     plan = json.loads((private / "plan.json").read_text())
     layers = [Layer(**layer) for layer in plan["layers"]]
     if (submission / "conv.py").is_symlink() or not (submission / "conv.py").is_file():
-        raise InvalidSubmission("conv.py is missing, or is not a plain file")
-    race = Race(STARTER, submission, _program, lambda: _questions(layers), untimed=CHECKS)
+        raise InvalidSubmission("conv.py is missing, or is not a regular file")
+    race = Race(STARTER, submission, _start_program, lambda: _draw_questions(layers), untimed=UNTIMED_LAYERS)
     return race.run(plan["rounds"], plan["most"])
 
 
-def _program(folder: Path) -> Program:
+def _start_program(folder: Path) -> Program:
     return Program(folder, "conv", "forward", packages=("numpy",), start_seconds=20)
 
 
-def _questions(layers: list[Layer]) -> list[Question]:
-    """A few small layers, and each of the given ones."""
-    rng = np.random.default_rng()  # from the system's entropy: nobody has seen these inputs before
-    asked = [*(_small_layer(rng, number) for number in range(CHECKS)), *layers]
-    return [partial(_ask, layer, rng) for layer in asked]
+def _draw_questions(layers: list[Layer]) -> list[Question]:
+    """Draw a few small layers, followed by the given ones."""
+    rng = np.random.default_rng()  # seeded from the system's entropy, so the inputs are unpredictable
+    question_layers = [*(_draw_small_layer(rng, number) for number in range(UNTIMED_LAYERS)), *layers]
+    return [partial(_ask, layer, rng) for layer in question_layers]
 
 
-def _small_layer(rng: np.random.Generator, number: int) -> Layer:
+def _draw_small_layer(rng: np.random.Generator, number: int) -> Layer:
     channels, kernel = int(rng.integers(1, 4)), rng.integers(1, 5, size=2).tolist()
     images = (int(rng.integers(1, 3)), channels, *rng.integers(5, 10, size=2).tolist())
     filters = (int(rng.integers(1, 4)), channels, *kernel)
@@ -87,35 +87,35 @@ def _small_layer(rng: np.random.Generator, number: int) -> Layer:
 def _ask(layer: Layer, rng: np.random.Generator, program: Program, original: bool, limit: float) -> float:
     images, bias = rng.normal(size=layer.images), rng.normal(size=layer.filters[0])
     weights = rng.normal(size=layer.filters) / np.sqrt(np.prod(layer.filters[1:]))
-    right = _convolved(images, weights, bias, layer)
+    expected = _convolve(images, weights, bias, layer)
     numbers = (np.array(layer.stride), np.array(layer.padding))
-    answers, seconds = program.ask(images, weights, bias, *numbers, seconds=limit, most=right.nbytes)
-    _compare(answers, right)
+    answers, seconds = program.ask(images, weights, bias, *numbers, seconds=limit, most=expected.nbytes)
+    _check_output(answers, expected)
     return seconds
 
 
-def _convolved(images: Array, weights: Array, bias: Array, layer: Layer) -> Array:
-    """The right output."""
-    edges = (layer.padding, layer.padding)
-    padded = np.pad(images, ((0, 0), (0, 0), edges, edges))
+def _convolve(images: Array, weights: Array, bias: Array, layer: Layer) -> Array:
+    """Return the expected output."""
+    sides = (layer.padding, layer.padding)
+    padded = np.pad(images, ((0, 0), (0, 0), sides, sides))
     windows = np.lib.stride_tricks.sliding_window_view(padded, weights.shape[2:], axis=(2, 3))
     windows = windows[:, :, :: layer.stride, :: layer.stride]
     output: Array = np.einsum("ncyxij,fcij->nfyx", windows, weights) + bias[:, None, None]
     return output
 
 
-def _compare(answers: list[Array], right: Array) -> None:
+def _check_output(answers: list[Array], expected: Array) -> None:
     if len(answers) != 1:
         raise InvalidSubmission(f"forward returned {len(answers)} arrays; it must return one")
     (answer,) = answers
-    if answer.shape != right.shape or answer.dtype != np.float64:
+    if answer.shape != expected.shape or answer.dtype != np.float64:
         raise InvalidSubmission(
-            f"forward returned {answer.dtype} {answer.shape} where float64 {right.shape} is right"
+            f"forward returned {answer.dtype} {answer.shape}; expected float64 {expected.shape}"
         )
     if not np.isfinite(answer).all():
         raise InvalidSubmission("forward returned values that are not finite")
-    worst = float(np.abs(answer - right).max())
+    worst = float(np.abs(answer - expected).max())
     if worst > TOLERANCE:
         raise InvalidSubmission(
-            f"forward returned values that are wrong by up to {worst:.3g}; {TOLERANCE:g} is allowed"
+            f"forward returned values that are wrong by up to {worst:.3g}; at most {TOLERANCE:g} is allowed"
         )

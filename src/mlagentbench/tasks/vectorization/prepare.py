@@ -1,4 +1,4 @@
-"""Writes down the layers that are timed; there is no data, because inputs are drawn when they are needed."""
+"""Writes the list of layers that are timed. There is no data: inputs are drawn during grading."""
 
 import json
 from pathlib import Path
@@ -13,15 +13,17 @@ LAYERS = [
     {"images": [1, 3, 36, 36], "filters": [6, 3, 5, 5], "stride": 3, "padding": 1},
     {"images": [4, 16, 8, 8], "filters": [24, 16, 1, 1], "stride": 1, "padding": 0},
 ]
-IMAGES = {"open": 1, "paper": 4}  # times as many as above
-ROUNDS = {"open": (5, 10), "paper": (4, 10)}  # of measuring: at least, and at most on a restless machine
+IMAGE_FACTOR = {"open": 1, "paper": 4}  # of the numbers of images above
+ROUND_LIMITS = {"open": (5, 10), "paper": (4, 10)}  # at least, and at most if measurements are noisy
 
 
 def prepare(edition: str, raw: Path, public: Path, private: Path, seed: int) -> None:
-    """The agent learns the layers; the grader has its own copy, and how often it measures."""
+    """Write the layers to `public`, and a copy with the number of rounds to `private`."""
     layers = json.loads(json.dumps(LAYERS))
     for layer in layers:
-        layer["images"][0] *= IMAGES[edition]
+        layer["images"][0] *= IMAGE_FACTOR[edition]
     (public / "layers.json").write_text("[\n " + ",\n ".join(map(json.dumps, layers)) + "\n]\n")
-    least, most = ROUNDS[edition]
-    (private / "plan.json").write_text(json.dumps({"layers": layers, "rounds": least, "most": most}))
+    min_rounds, max_rounds = ROUND_LIMITS[edition]
+    (private / "plan.json").write_text(
+        json.dumps({"layers": layers, "rounds": min_rounds, "most": max_rounds})
+    )

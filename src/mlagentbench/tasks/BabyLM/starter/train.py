@@ -1,4 +1,4 @@
-"""Trains a small transformer on bytes, leaves it in model.pt, and lets model.py predict validation text."""
+"""Train a small transformer on bytes, save it in model.pt, and evaluate model.py on validation text."""
 
 import math
 import os
@@ -24,14 +24,14 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def evaluate(predict, text, streams=64, length=384):
-    """Bits per byte of a part of the text, asked for as the grader does."""
-    first = np.arange(streams) * (len(text) // streams)
-    text = text[first[:, None] + np.arange(length)]
+    """Return the bits per byte on parts of the text, computed as the grader does."""
+    starts = np.arange(streams) * (len(text) // streams)
+    text = text[starts[:, None] + np.arange(length)]
     previous, bits = np.full(streams, -1), 0.0
-    for at in range(length):
-        chances = np.asarray(predict(previous), np.float64)
-        previous = text[:, at].astype(np.int64)
-        bits -= np.log2(np.maximum(chances[np.arange(streams), previous], 1e-9)).sum()
+    for position in range(length):
+        probabilities = np.asarray(predict(previous), np.float64)
+        previous = text[:, position].astype(np.int64)
+        bits -= np.log2(np.maximum(probabilities[np.arange(streams), previous], 1e-9)).sum()
     return bits / text.size
 
 
@@ -44,10 +44,10 @@ def main():
     optimizer = torch.optim.AdamW(network.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
     total = 0.0
     for step in range(1, STEPS + 1):
-        first = torch.randint(len(text) - CONTEXT, (BATCH_SIZE, 1))
-        right = text[first + torch.arange(CONTEXT)].long().to(device)
-        given = nn.functional.pad(right[:, :-1], (1, 0), value=START)
-        loss = nn.functional.cross_entropy(network(given).flatten(0, 1), right.flatten())
+        starts = torch.randint(len(text) - CONTEXT, (BATCH_SIZE, 1))
+        targets = text[starts + torch.arange(CONTEXT)].long().to(device)
+        inputs = nn.functional.pad(targets[:, :-1], (1, 0), value=START)
+        loss = nn.functional.cross_entropy(network(inputs).flatten(0, 1), targets.flatten())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -57,12 +57,12 @@ def main():
             total = 0.0
     torch.save({"sizes": sizes, "weights": network.state_dict()}, "model.pt")
 
-    from model import predict  # as it will be graded: it reads what was saved
+    from model import predict  # evaluated as in grading: it loads the saved model
 
-    known = np.fromfile("validation.txt", np.uint8)
-    score = evaluate(predict, known)
-    words = len(Path("validation.txt").read_bytes().split())
-    print(f"perplexity of a word: {2 ** (score * len(known) / words):.0f}")
+    validation_text = np.fromfile("validation.txt", np.uint8)
+    score = evaluate(predict, validation_text)
+    word_count = len(Path("validation.txt").read_bytes().split())
+    print(f"word perplexity: {2 ** (score * len(validation_text) / word_count):.0f}")
     print(f"validation bits per byte: {score:.4f}")
 
 

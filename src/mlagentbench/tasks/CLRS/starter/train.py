@@ -1,4 +1,4 @@
-"""Trains the network of model.py to point along shortest paths, and leaves what it learned in weights.npz."""
+"""Train the network of model.py to predict the pointers of shortest paths, and save it in weights.npz."""
 
 import os
 
@@ -17,37 +17,37 @@ SEED = int(os.environ.get("SEED", "0"))
 
 
 def read(name):
-    """The graphs of one file by their number of nodes: weights and pointers."""
+    """Return the weights and pointers of the graphs in one file, by their number of nodes."""
     with np.load(f"data/{name}.npz") as file:
         sizes = sorted(int(key.removeprefix("weights_")) for key in file if key.startswith("weights_"))
         return {size: (file[f"weights_{size}"], file[f"pointers_{size}"].astype(np.int64)) for size in sizes}
 
 
 def batches(graphs, rng):
-    """Small parts of all graphs in random order, each of graphs of one size."""
+    """Yield batches of graphs of one size, in random order."""
     parts = [
-        (size, some)
+        (size, indices)
         for size, (weights, _) in graphs.items()
-        for some in np.array_split(rng.permutation(len(weights)), max(1, len(weights) // BATCH_SIZE))
+        for indices in np.array_split(rng.permutation(len(weights)), max(1, len(weights) // BATCH_SIZE))
     ]
-    for place in rng.permutation(len(parts)):
-        size, some = parts[place]
-        yield tuple(torch.tensor(array[some], device=device) for array in graphs[size])
+    for number in rng.permutation(len(parts)):
+        size, indices = parts[number]
+        yield tuple(torch.tensor(array[indices], device=device) for array in graphs[size])
 
 
 def score(graphs):
-    """The share of pointers that are right, over all pairs of two nodes."""
-    right = []
+    """Return the fraction of correct pointers over all pairs of different nodes."""
+    is_correct = []
     for size, (weights, pointers) in graphs.items():
-        right.append((predict(weights > 0, weights) == pointers)[:, ~np.eye(size, dtype=bool)].ravel())
-    return np.concatenate(right).mean()
+        is_correct.append((predict(weights > 0, weights) == pointers)[:, ~np.eye(size, dtype=bool)].ravel())
+    return np.concatenate(is_correct).mean()
 
 
 def main():
-    """Train, save, and measure on the validation graphs."""
+    """Train, save, and evaluate on the validation graphs."""
     torch.manual_seed(SEED)
     torch.set_num_threads(1)
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what a GPU needs to repeat itself
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # needed for deterministic results on a GPU
     torch.use_deterministic_algorithms(True)
     rng = np.random.default_rng(SEED)
     graphs = read("train")
@@ -64,7 +64,7 @@ def main():
             total, count = total + loss.item(), count + 1
         print(f"epoch {epoch} of {EPOCHS}: loss {total / count:.4f}", flush=True)
     save(network)
-    print(f"validation share of right pointers: {score(read('validation')):.4f}")
+    print(f"validation fraction of correct pointers: {score(read('validation')):.4f}")
 
 
 main()

@@ -1,4 +1,4 @@
-"""Names the categories on pictures: a very small convolutional net, and no idea of what is out of sample."""
+"""Predict the categories in images with a very small network, and a constant out-of-sample score."""
 
 import json
 import os
@@ -14,34 +14,37 @@ BATCH_SIZE = 32
 EPOCHS = 3
 CHANNELS = 8
 KERNEL = 7
-NAMED = 20  # categories for each picture; more are not allowed
-HELD_OUT = 0.2  # of the pictures to learn from, to validate by
-UNSEEN = 8  # categories that are kept from the model then, to imitate pictures that are out of sample
+MAX_CATEGORIES = 20  # per image; more are not allowed
+VALIDATION_SHARE = 0.2  # of the training images
+UNSEEN_CATEGORIES = 8  # withheld from the model in validation, to imitate out-of-sample images
 SEED = int(os.environ.get("SEED", "0"))
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def read_images(part):
-    """The ids and the pictures of one part, these as (picture, channel, row, column)."""
+    """Return the ids and the images of one part; images have shape (images, channels, rows, columns)."""
     with np.load(f"images/{part}.npz") as arrays:
         return arrays["ids"], arrays["images"].transpose(0, 3, 1, 2)
 
 
 def read_labels(ids, categories):
-    """Which categories each picture shows, as a table of zeros and ones."""
+    """Return which categories each image shows, as an array of zeros and ones."""
     table = pd.read_csv("multilabel_classification/train.csv").set_index("id")
-    return np.array([np.isin(categories, json.loads(table.at[each, "categories"])) for each in ids], dtype=np.float32)
+    return np.array(
+        [np.isin(categories, json.loads(table.at[image_id, "categories"])) for image_id in ids],
+        dtype=np.float32,
+    )
 
 
-def batches(images):
-    """The pictures as small numbers, some at a time."""
+def iter_batches(images):
+    """Yield batches of images, scaled to 0 to 1."""
     for start in range(0, len(images), BATCH_SIZE):
         yield torch.tensor(images[start : start + BATCH_SIZE], device=device).float() / 255
 
 
 def fit(images, labels):
-    """Learn which categories a picture shows. Any other model may stand here."""
+    """Train a model of the categories in an image. You can replace it by any other model."""
     torch.manual_seed(SEED)
     rng = np.random.default_rng(SEED)
     model = nn.Sequential(
@@ -53,16 +56,16 @@ def fit(images, labels):
         nn.Flatten(),
         nn.Linear(CHANNELS, labels.shape[1]),
     ).to(device)
-    share = torch.tensor((labels.sum(axis=0) + 1) / (len(labels) + 2))
-    nn.init.zeros_(model[-1].weight)  # at first each category is believed in as often as it is seen
-    model[-1].bias.data = share.logit().to(device)
+    frequencies = torch.tensor((labels.sum(axis=0) + 1) / (len(labels) + 2))
+    nn.init.zeros_(model[-1].weight)  # start with the frequency of each category
+    model[-1].bias.data = frequencies.logit().to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
     for epoch in range(1, EPOCHS + 1):
         order, total = rng.permutation(len(images)), 0.0
-        for number, batch in enumerate(batches(images[order])):
-            truth = torch.tensor(labels[order[number * BATCH_SIZE :][: len(batch)]], device=device)
+        for number, batch in enumerate(iter_batches(images[order])):
+            targets = torch.tensor(labels[order[number * BATCH_SIZE :][: len(batch)]], device=device)
             optimizer.zero_grad()
-            loss = nn.functional.binary_cross_entropy_with_logits(model(batch), truth)
+            loss = nn.functional.binary_cross_entropy_with_logits(model(batch), targets)
             loss.backward()
             optimizer.step()
             total += loss.item() * len(batch)
@@ -71,53 +74,60 @@ def fit(images, labels):
 
 
 def predict(model, images):
-    """How strongly the model believes in each category, for each picture."""
+    """Return the logits of all categories for each image."""
     with torch.no_grad():
-        return torch.cat([model(batch) for batch in batches(images)]).cpu().numpy()
+        return torch.cat([model(batch) for batch in iter_batches(images)]).cpu().numpy()
 
 
-def out_of_sample(images):
-    """How likely each picture is out of sample, from 0 to 1. Nothing is known here yet."""
+def predict_out_of_sample(images):
+    """Return how likely each image is out of sample, from 0 to 1. This baseline is a constant."""
     return np.full(len(images), 0.5)
 
 
-def score(beliefs, osd, labels, out):
-    """The mean of MAP@20 and 2 AUC - 1."""
-    order = np.argsort(-beliefs, axis=1, kind="stable")[:, :NAMED]
-    right = np.take_along_axis(labels, order, axis=1)
-    precision = right.cumsum(axis=1) / np.arange(1, right.shape[1] + 1)
-    average = (precision * right).sum(axis=1) / np.minimum(labels.sum(axis=1), NAMED)
-    return (average.mean() + 2 * roc_auc_score(out, osd) - 1) / 2
+def score(logits, osd, labels, is_out_of_sample):
+    """Return the mean of MAP@20 and 2 AUC - 1."""
+    order = np.argsort(-logits, axis=1, kind="stable")[:, :MAX_CATEGORIES]
+    is_correct = np.take_along_axis(labels, order, axis=1)
+    precision = is_correct.cumsum(axis=1) / np.arange(1, is_correct.shape[1] + 1)
+    average_precision = (precision * is_correct).sum(axis=1) / np.minimum(labels.sum(axis=1), MAX_CATEGORIES)
+    return (average_precision.mean() + 2 * roc_auc_score(is_out_of_sample, osd) - 1) / 2
 
 
 def validate(images, labels):
-    """The score on pictures that the model did not learn from, some with categories that it never saw."""
+    """Return the score on held-out images, some with categories that the model never saw."""
     rng = np.random.default_rng(SEED)
     counts = labels.sum(axis=0)
-    rarer = np.flatnonzero((counts > 0) & (counts <= np.median(counts[counts > 0])))
-    out = labels[:, rng.permutation(rarer)[:UNSEEN]].any(axis=1)
-    held = rng.random(len(images)) < HELD_OUT
-    model = fit(images[~held & ~out], labels[~held & ~out])
-    return score(predict(model, images[held]), out_of_sample(images[held]), labels[held], out[held])
+    rare_categories = np.flatnonzero((counts > 0) & (counts <= np.median(counts[counts > 0])))
+    is_out_of_sample = labels[:, rng.permutation(rare_categories)[:UNSEEN_CATEGORIES]].any(axis=1)
+    is_validation = rng.random(len(images)) < VALIDATION_SHARE
+    model = fit(images[~is_validation & ~is_out_of_sample], labels[~is_validation & ~is_out_of_sample])
+    return score(
+        predict(model, images[is_validation]),
+        predict_out_of_sample(images[is_validation]),
+        labels[is_validation],
+        is_out_of_sample[is_validation],
+    )
 
 
 def main():
-    """Validate, then learn from all pictures and predict the others."""
-    torch.set_num_threads(1)  # more gain little here, and lose much when the cores are busy
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what a GPU needs to repeat itself
+    """Validate, then train on all training images and predict the test images."""
+    torch.set_num_threads(1)  # more threads help little, and are much slower on busy cores
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # needed for deterministic results on a GPU
     torch.use_deterministic_algorithms(True)
     categories = pd.read_csv("category_key.csv")["id"].to_numpy()
     ids, images = read_images("train")
     labels = read_labels(ids, categories)
-    figure = validate(images, labels)
+    estimate = validate(images, labels)
 
     test_ids, test_images = read_images("test")
-    beliefs = predict(fit(images, labels), test_images)
-    best = categories[np.argsort(-beliefs, axis=1, kind="stable")[:, :NAMED]]
-    named = [" ".join(map(str, row)) for row in best]
-    table = pd.DataFrame({"id": test_ids, "categories": named, "osd": out_of_sample(test_images)})
+    logits = predict(fit(images, labels), test_images)
+    best_categories = categories[np.argsort(-logits, axis=1, kind="stable")[:, :MAX_CATEGORIES]]
+    category_lists = [" ".join(map(str, row)) for row in best_categories]
+    table = pd.DataFrame(
+        {"id": test_ids, "categories": category_lists, "osd": predict_out_of_sample(test_images)}
+    )
     table.to_csv("submission.csv", index=False)
-    print(f"validation score: {figure:.4f}")
+    print(f"validation score: {estimate:.4f}")
 
 
 main()

@@ -1,4 +1,4 @@
-"""Scores essays: ridge regression on n-grams of words, letters and word classes, stacked with counts of faults."""
+"""Predict text scores with ridge regression on n-grams, stacked with boosted trees on counts of errors."""
 
 import os
 import re
@@ -30,40 +30,40 @@ TOKEN = re.compile(r"[A-Za-z]+(?:['-][A-Za-z]+)*|\d[\d,.]*|[^\w\s]")
 
 
 def word_class(word, frequent):
-    """Frequent words stand for themselves, others for their ending."""
-    low = word.lower()
-    if low in frequent or not word[0].isalpha():
-        return "0" if word[0].isdigit() else low
+    """Map frequent words to themselves, and others to their ending."""
+    lowered = word.lower()
+    if lowered in frequent or not word[0].isalpha():
+        return "0" if word[0].isdigit() else lowered
     if word[0].isupper():
         return "Name"
-    return next((f"-{ending}" for ending in ENDINGS if low.endswith(ending)), "-")
+    return next((f"-{ending}" for ending in ENDINGS if lowered.endswith(ending)), "-")
 
 
-def language(tokens):
-    """What all essays together say about the language: in how many essays each word and each pair of words is."""
+def count_language(tokens):
+    """Count in how many texts each word, pair, triple and capitalized word occurs."""
     words, pairs, triples, capitals = Counter(), Counter(), Counter(), Counter()
     for essay in tokens:
-        low = [token.lower() for token in essay]
-        words.update(set(low))
-        pairs.update(set(zip(low, low[1:])))
-        triples.update(set(zip(low, low[1:], low[2:])))
+        lowered = [token.lower() for token in essay]
+        words.update(set(lowered))
+        pairs.update(set(zip(lowered, lowered[1:])))
+        triples.update(set(zip(lowered, lowered[1:], lowered[2:])))
         capitals.update({token.lower() for token in essay if token[0].isupper()})
     return words, pairs, triples, capitals
 
 
-def counts_of_faults(text, tokens, classes, words, pairs, triples, capitals, class_pairs):
-    """Numbers about one essay: lengths, rarity, repetition, capitals, punctuation, unlikely neighbours."""
-    low = [token.lower() for token in tokens]
-    plain = [word for word in low if word[0].isalpha()]
-    size = max(len(plain), 1)
+def compute_counts(text, tokens, classes, words, pairs, triples, capitals, class_pairs):
+    """Return features of a text: lengths, rarity, repetition, capitals, punctuation, unlikely pairs."""
+    lowered = [token.lower() for token in tokens]
+    alphabetic = [word for word in lowered if word[0].isalpha()]
+    size = max(len(alphabetic), 1)
     paragraphs = [len(re.findall(r"[.!?]+", paragraph)) for paragraph in text.split("\n\n")]
     sentences = [sentence.split() for sentence in re.split(r"[.!?]+\s+", text) if sentence.split()]
     lengths = np.array([len(sentence) for sentence in sentences])
-    rarity = np.array([words[word] - 1 for word in plain])
-    long = [word for word in plain if len(word) > 4]
-    pair_counts = np.array([pairs[pair] - 1 for pair in zip(low, low[1:])])
-    triple_counts = np.array([triples[triple] - 1 for triple in zip(low, low[1:], low[2:])])
-    expected = np.log([1 + words[a] for a in low[:-1]]) + np.log([1 + words[b] for b in low[1:]])
+    rarity = np.array([words[word] - 1 for word in alphabetic])
+    long = [word for word in alphabetic if len(word) > 4]
+    pair_counts = np.array([pairs[pair] - 1 for pair in zip(lowered, lowered[1:])])
+    triple_counts = np.array([triples[triple] - 1 for triple in zip(lowered, lowered[1:], lowered[2:])])
+    expected = np.log([1 + words[a] for a in lowered[:-1]]) + np.log([1 + words[b] for b in lowered[1:]])
     surprise = expected - np.log(0.3 + pair_counts)
     class_surprise = np.array([class_pairs[pair] for pair in zip(classes, classes[1:])])
     bags = [{word.lower().strip(".,") for word in sentence if len(word) > 5} for sentence in sentences]
@@ -81,15 +81,19 @@ def counts_of_faults(text, tokens, classes, words, pairs, triples, capitals, cla
         np.min(paragraphs),
         *[(rarity <= limit).mean() for limit in (0, 1, 3, 10, 40, 150, 600)],
         np.log1p(rarity).mean(),
-        np.mean([len(word) for word in plain]),
+        np.mean([len(word) for word in alphabetic]),
         len(long) / size,
         len(set(long)) / max(len(long), 1),
         len(set(long)) / np.sqrt(max(len(long), 1)),
-        np.mean([word in long[max(0, at - 25) : at] for at, word in enumerate(long)] or [0]),
-        len(set(plain)) / np.sqrt(size),
+        np.mean(
+            [word in long[max(0, position - 25) : position] for position, word in enumerate(long)] or [0]
+        ),
+        len(set(alphabetic)) / np.sqrt(size),
         np.mean([sentence[0][0].islower() for sentence in sentences]),
-        sum(token[0].islower() and capitals[token.lower()] > 0.6 * words[token.lower()] for token in inner) / size,
-        sum(token[0].isupper() and capitals[token.lower()] < 0.3 * words[token.lower()] for token in inner) / size,
+        sum(token[0].islower() and capitals[token.lower()] > 0.6 * words[token.lower()] for token in inner)
+        / size,
+        sum(token[0].isupper() and capitals[token.lower()] < 0.3 * words[token.lower()] for token in inner)
+        / size,
         *[text.count(mark) / size * 100 for mark in (",", ".", " ,", " .", "..", "'", ";", ",,", ". ,")],
         len(re.findall(r"\b(?:dont|cant|isnt|its|weve|thats|ive|im|were|lets)\b", text.lower())) / size,
         len(re.findall(r"[a-z] [A-Z][a-z]{5,}", text)) / size,
@@ -102,14 +106,14 @@ def counts_of_faults(text, tokens, classes, words, pairs, triples, capitals, cla
         class_surprise.mean(),
         *np.percentile(class_surprise, [75, 90, 97]),
         np.mean(overlap),
-        len([1 for a, b in zip(low, low[1:]) if a == b]) / size,
+        len([1 for a, b in zip(lowered, lowered[1:]) if a == b]) / size,
     ]
 
 
 def encode(texts):
-    """N-grams of three kinds and the counts of faults, for all essays at once: none of it needs a score."""
+    """Compute n-grams of three kinds and the counts, for all texts at once; none of it uses the scores."""
     tokens = [TOKEN.findall(text) for text in texts]
-    words, pairs, triples, capitals = language(tokens)
+    words, pairs, triples, capitals = count_language(tokens)
     frequent = {word for word, _ in words.most_common(250)}
     classes = [[word_class(token, frequent) for token in essay] for essay in tokens]
     single = Counter(name for essay in classes for name in essay)
@@ -118,47 +122,62 @@ def encode(texts):
     class_pairs = {(a, b): np.log(single[a] * single[b] / total / count) for (a, b), count in double.items()}
     counts = np.array(
         [
-            counts_of_faults(text, essay, kind, words, pairs, triples, capitals, class_pairs)
+            compute_counts(text, essay, kind, words, pairs, triples, capitals, class_pairs)
             for text, essay, kind in zip(texts, tokens, classes)
         ]
     )
     print(f"{counts.shape[1]} counts made", flush=True)
-    kinds = {
-        "words": CountVectorizer(analyzer=lambda essay: grams(lower(essay), 2), min_df=4).fit_transform(tokens),
-        "letters": CountVectorizer(analyzer="char", ngram_range=(2, 4), min_df=8, lowercase=False).fit_transform(texts),
-        "classes": CountVectorizer(analyzer=lambda essay: grams(essay, 3), min_df=8).fit_transform(classes),
+    feature_blocks = {
+        "words": CountVectorizer(analyzer=lambda essay: ngrams(lowercase(essay), 2), min_df=4).fit_transform(
+            tokens
+        ),
+        "letters": CountVectorizer(
+            analyzer="char", ngram_range=(2, 4), min_df=8, lowercase=False
+        ).fit_transform(texts),
+        "classes": CountVectorizer(analyzer=lambda essay: ngrams(essay, 3), min_df=8).fit_transform(classes),
     }
-    for name, table in kinds.items():
+    for name, table in feature_blocks.items():
         print(f"{table.shape[1]} n-grams of {name}", flush=True)
-        kinds[name] = TfidfTransformer(sublinear_tf=True).fit_transform(table)
-    kinds["counts"] = StandardScaler().fit_transform(counts).clip(-4, 4)
-    return kinds
+        feature_blocks[name] = TfidfTransformer(sublinear_tf=True).fit_transform(table)
+    feature_blocks["counts"] = StandardScaler().fit_transform(counts).clip(-4, 4)
+    return feature_blocks
 
 
-def lower(tokens):
-    """The tokens without capitals."""
+def lowercase(tokens):
+    """Return the tokens in lower case."""
     return [token.lower() for token in tokens]
 
 
-def grams(tokens, longest):
-    """All runs of at most `longest` tokens."""
-    return [" ".join(tokens[at : at + size]) for size in range(1, longest + 1) for at in range(len(tokens) - size + 1)]
+def ngrams(tokens, max_words):
+    """Return all n-grams of at most `max_words` tokens."""
+    return [
+        " ".join(tokens[position : position + size])
+        for size in range(1, max_words + 1)
+        for position in range(len(tokens) - size + 1)
+    ]
 
 
-def first_stage(kinds, seen, scores, new):
-    """The scores that each kind of feature gives to new essays: one block of six columns for each kind."""
-    return np.hstack([Ridge(alpha=PENALTY[name]).fit(t[seen], scores).predict(t[new]) for name, t in kinds.items()])
+def predict_by_block(feature_blocks, train_rows, scores, new):
+    """Predict the six scores of new texts from each block of features, side by side."""
+    return np.hstack(
+        [
+            Ridge(alpha=PENALTY[name]).fit(t[train_rows], scores).predict(t[new])
+            for name, t in feature_blocks.items()
+        ]
+    )
 
 
-def fit_predict(kinds, seen, scores, new):
-    """Stack: what the first stage says of essays that it has not seen, and the counts, give the final scores."""
-    fold = np.random.default_rng(SEED).permutation(len(seen)) % FOLDS
-    inner = np.zeros((len(seen), 6 * len(kinds)))
-    for number in range(FOLDS):
-        inner[fold == number] = first_stage(kinds, seen[fold != number], scores[fold != number], seen[fold == number])
-    outer = first_stage(kinds, seen, scores, new)
-    features = np.hstack([inner, kinds["counts"][seen]])
-    new_features = np.hstack([outer, kinds["counts"][new]])
+def fit_predict(feature_blocks, train_rows, scores, new):
+    """Stack models: out-of-fold predictions of each block, and the counts, give the final scores."""
+    folds = np.random.default_rng(SEED).permutation(len(train_rows)) % FOLDS
+    inner = np.zeros((len(train_rows), 6 * len(feature_blocks)))
+    for fold in range(FOLDS):
+        inner[folds == fold] = predict_by_block(
+            feature_blocks, train_rows[folds != fold], scores[folds != fold], train_rows[folds == fold]
+        )
+    new_predictions = predict_by_block(feature_blocks, train_rows, scores, new)
+    features = np.hstack([inner, feature_blocks["counts"][train_rows]])
+    new_features = np.hstack([new_predictions, feature_blocks["counts"][new]])
     scaler = StandardScaler().fit(features)
     linear = Ridge(alpha=300).fit(scaler.transform(features), scores).predict(scaler.transform(new_features))
     trees = np.zeros_like(linear)
@@ -168,27 +187,30 @@ def fit_predict(kinds, seen, scores, new):
     return ((linear + trees) / 2).clip(1, 5)
 
 
-def error(predicted, scores):
-    """The mean of the six columns' root mean squared errors."""
+def mcrmse(predicted, scores):
+    """Return the root mean squared error of each score, averaged over the six scores."""
     return np.sqrt(((predicted - scores) ** 2).mean(axis=0)).mean()
 
 
 def main():
-    """Hold a fifth out, then predict the test essays."""
+    """Validate on a fifth of the texts, then predict the scores of the test texts."""
     train, test = pd.read_csv("train.csv"), pd.read_csv("test.csv")
-    kinds = encode([*train["full_text"], *test["full_text"]])
+    feature_blocks = encode([*train["full_text"], *test["full_text"]])
     scores = train[SCORES].to_numpy(float)
     rows, new = np.arange(len(train)), np.arange(len(train), len(train) + len(test))
 
-    held = np.random.default_rng(SEED).permutation(len(train)) % 5 == 0
-    found = error(fit_predict(kinds, rows[~held], scores[~held], rows[held]), scores[held])
-    print(f"held out: {found:.4f}", flush=True)
+    is_validation = np.random.default_rng(SEED).permutation(len(train)) % 5 == 0
+    estimate = mcrmse(
+        fit_predict(feature_blocks, rows[~is_validation], scores[~is_validation], rows[is_validation]),
+        scores[is_validation],
+    )
+    print(f"held out: {estimate:.4f}", flush=True)
 
-    predicted = fit_predict(kinds, rows, scores, new)
+    predicted = fit_predict(feature_blocks, rows, scores, new)
     submission = pd.DataFrame(predicted, columns=SCORES)
     submission.insert(0, "text_id", test["text_id"])
     submission.to_csv("submission.csv", index=False)
-    print(f"validation MCRMSE: {found:.4f}")
+    print(f"validation MCRMSE: {estimate:.4f}")
 
 
 main()

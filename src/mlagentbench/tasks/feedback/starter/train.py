@@ -1,4 +1,4 @@
-"""Scores essays: a linear model of a few simple measures, trained by stochastic gradient descent, one essay at a time."""
+"""Predict text scores with a linear model of simple features, trained by stochastic gradient descent."""
 
 import os
 
@@ -13,8 +13,8 @@ INITIAL_SPREAD = 0.08
 SEED = int(os.environ.get("SEED", "0"))
 
 
-def measures(text):
-    """A few numbers about an essay."""
+def compute_features(text):
+    """Return a few numbers that describe a text."""
     words = text.split()
     return [
         len(words),
@@ -27,7 +27,7 @@ def measures(text):
 
 
 def fit_predict(features, scores, new_features):
-    """Learn six scores from features, and predict those of new essays. Any other model may stand here."""
+    """Fit a model of the scores, and predict those of new texts. You can replace it by any other model."""
     rng = np.random.default_rng(SEED)
     mean, scale = features.mean(axis=0), features.std(axis=0)
     features, new_features = (features - mean) / scale, (new_features - mean) / scale
@@ -42,22 +42,29 @@ def fit_predict(features, scores, new_features):
 
 
 def mcrmse(predicted, scores):
-    """The mean over the six scores of the root mean squared error of each."""
+    """Return the root mean squared error of each score, averaged over the six scores."""
     return np.sqrt(((predicted - scores) ** 2).mean(axis=0)).mean()
 
 
 def main():
-    """Cross-validate, then predict the test essays."""
+    """Cross-validate, then predict the scores of the test texts."""
     train, test = pd.read_csv("train.csv"), pd.read_csv("test.csv")
-    features, new_features = (np.array([measures(text) for text in table["full_text"]]) for table in (train, test))
+    features, new_features = (
+        np.array([compute_features(text) for text in table["full_text"]]) for table in (train, test)
+    )
     scores = train[SCORES].to_numpy(float)
 
-    fold = np.random.default_rng(SEED).permutation(len(scores)) % 5
+    folds = np.random.default_rng(SEED).permutation(len(scores)) % 5
     errors = []
-    for number in range(5):
-        seen, held = fold != number, fold == number
-        errors.append(mcrmse(fit_predict(features[seen], scores[seen], features[held]), scores[held]))
-        print(f"fold {number + 1} of 5: MCRMSE {errors[-1]:.4f}", flush=True)
+    for fold in range(5):
+        train_rows, validation_rows = folds != fold, folds == fold
+        errors.append(
+            mcrmse(
+                fit_predict(features[train_rows], scores[train_rows], features[validation_rows]),
+                scores[validation_rows],
+            )
+        )
+        print(f"fold {fold + 1} of 5: MCRMSE {errors[-1]:.4f}", flush=True)
 
     predicted = fit_predict(features, scores, new_features)
     if not (np.isfinite(errors).all() and np.isfinite(predicted).all()):

@@ -1,4 +1,4 @@
-"""Predicts what houses sell for: boosted trees and ridge regression on all columns, averaged in log prices."""
+"""Predict house prices with boosted trees and ridge regression on all columns, averaged in log prices."""
 
 import os
 
@@ -23,7 +23,7 @@ GRADES = ["Po", "Fa", "TA", "Gd", "Ex"]
 
 
 def add_features(table):
-    """Grades become numbers, absent ones -1, other absent numbers 0, and a few sums and ages are added."""
+    """Turn grades into numbers (-1 if missing), fill missing numbers with 0, and add a few sums and ages."""
     table = table.drop(columns=["Id", "SalePrice"], errors="ignore").copy()
     for name in table.columns:
         if table[name].dropna().isin(GRADES).all():
@@ -31,8 +31,8 @@ def add_features(table):
     table["MSSubClass"] = table["MSSubClass"].astype(str)
     table["GarageYrBlt"] = table["GarageYrBlt"].fillna(table["YearBuilt"])
     table["LotFrontage"] = table["LotFrontage"].fillna(table["LotFrontage"].median())
-    numbers = table.select_dtypes("number").columns
-    table[numbers] = table[numbers].fillna(0)
+    numeric = table.select_dtypes("number").columns
+    table[numeric] = table[numeric].fillna(0)
     table["Area"] = table["GrLivArea"] + table["TotalBsmtSF"]
     table["Baths"] = (
         table["FullBath"] + table["BsmtFullBath"] + (table["HalfBath"] + table["BsmtHalfBath"]) / 2
@@ -44,18 +44,18 @@ def add_features(table):
 
 
 def encode(train, test):
-    """One table of numbers for both: wide columns on a log scale, words as indicators."""
+    """Encode both tables alike as numbers: skewed columns on a log scale, text columns one-hot."""
     both = pd.concat([add_features(train), add_features(test)])
-    numbers = both.select_dtypes("number")
-    wide = [name for name in numbers if numbers[name].min() >= 0 and numbers[name].skew() > 1]
-    both = both.assign(**{name: np.log1p(both[name]) for name in wide})
+    numeric = both.select_dtypes("number")
+    skewed = [name for name in numeric if numeric[name].min() >= 0 and numeric[name].skew() > 1]
+    both = both.assign(**{name: np.log1p(both[name]) for name in skewed})
     both = pd.get_dummies(both).astype(float)
     common = both.columns[(both != 0).sum() >= 5]
     return both[common].to_numpy()[: len(train)], both[common].to_numpy()[len(train) :]
 
 
 def fit_predict(features, prices, new_features):
-    """The average of both models' log prices, back in dollars."""
+    """Fit both models, and return the average of their log prices, in dollars."""
     target = np.log(prices)
     scaler = StandardScaler().fit(features)
     linear = Ridge(alpha=200).fit(scaler.transform(features).clip(-4, 4), target)
@@ -67,18 +67,18 @@ def fit_predict(features, prices, new_features):
 
 
 def main():
-    """Cross-validate, then predict the test houses."""
+    """Cross-validate, then predict the prices of the test houses."""
     train, test = pd.read_csv("train.csv"), pd.read_csv("test.csv")
     prices = train["SalePrice"].to_numpy(float)
     features, new_features = encode(train, test)
 
-    fold = np.random.default_rng(SEED).permutation(len(prices)) % 5
+    folds = np.random.default_rng(SEED).permutation(len(prices)) % 5
     errors = []
-    for number in range(5):
-        seen, held = fold != number, fold == number
-        predicted = fit_predict(features[seen], prices[seen], features[held])
-        errors.append(np.abs(predicted - prices[held]).mean())
-        print(f"fold {number + 1} of 5: mean absolute error {errors[-1]:.2f}", flush=True)
+    for fold in range(5):
+        train_rows, validation_rows = folds != fold, folds == fold
+        predicted = fit_predict(features[train_rows], prices[train_rows], features[validation_rows])
+        errors.append(np.abs(predicted - prices[validation_rows]).mean())
+        print(f"fold {fold + 1} of 5: mean absolute error {errors[-1]:.2f}", flush=True)
 
     predicted = fit_predict(features, prices, new_features)
     pd.DataFrame({"Id": test["Id"], "SalePrice": predicted}).to_csv("submission.csv", index=False)

@@ -1,4 +1,4 @@
-"""Predicts what houses sell for: a linear model, trained by stochastic gradient descent, one house at a time."""
+"""Predict house prices with a linear model, trained by stochastic gradient descent on one house at a time."""
 
 import os
 
@@ -14,7 +14,7 @@ SEED = int(os.environ.get("SEED", "0"))
 
 
 def fit_predict(features, prices, new_features):
-    """Learn prices from features, and predict the prices of new houses. Any other model may stand here."""
+    """Fit a model of prices, and predict the prices of new houses. You can replace it by any other model."""
     rng = np.random.default_rng(SEED)
     mean, scale = features.mean(axis=0), features.std(axis=0)
     features, new_features = (features - mean) / scale, (new_features - mean) / scale
@@ -28,19 +28,19 @@ def fit_predict(features, prices, new_features):
 
 
 def main():
-    """Cross-validate, then predict the test houses."""
+    """Cross-validate, then predict the prices of the test houses."""
     train, test = pd.read_csv("train.csv"), pd.read_csv("test.csv")
-    middle = train[COLUMNS].median()
-    features, new_features = (table[COLUMNS].fillna(middle).to_numpy(float) for table in (train, test))
+    medians = train[COLUMNS].median()
+    features, new_features = (table[COLUMNS].fillna(medians).to_numpy(float) for table in (train, test))
     prices = train["SalePrice"].to_numpy(float)
 
-    fold = np.random.default_rng(SEED).permutation(len(prices)) % 10
+    folds = np.random.default_rng(SEED).permutation(len(prices)) % 10
     errors = []
-    for number in range(10):
-        seen, held = fold != number, fold == number
-        predicted = fit_predict(features[seen], prices[seen], features[held])
-        errors.append(np.abs(predicted - prices[held]).mean())
-        print(f"fold {number + 1} of 10: mean absolute error {errors[-1]:.2f}", flush=True)
+    for fold in range(10):
+        train_rows, validation_rows = folds != fold, folds == fold
+        predicted = fit_predict(features[train_rows], prices[train_rows], features[validation_rows])
+        errors.append(np.abs(predicted - prices[validation_rows]).mean())
+        print(f"fold {fold + 1} of 10: mean absolute error {errors[-1]:.2f}", flush=True)
 
     predicted = fit_predict(features, prices, new_features)
     if not np.isfinite([*errors, *predicted]).all():

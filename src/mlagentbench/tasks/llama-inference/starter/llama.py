@@ -1,28 +1,29 @@
-"""Greedy generation with a language model: one prompt after another, and all of it anew for every token."""
+"""Greedy generation with a language model: one prompt after another, without a key-value cache."""
 
 import numpy as np
 import torch
 
 from model import device, load
 
-torch.set_num_threads(1)  # more lose much when the cores are busy
+torch.set_num_threads(1)  # more threads are much slower on busy cores
 model = load()
 
 
 @torch.no_grad()
 def generate(prompts, lengths, new_tokens):
-    """Go on with each prompt, always with the token that the model finds most likely.
+    """Continue each prompt with the most likely tokens.
 
-    prompts: int64 (count, longest), where row i holds lengths[i] tokens and then zeros; lengths: int64 (count,);
-    new_tokens: how many tokens to add to each prompt, whatever they are.
-    Returns int64 (count, new_tokens): the added tokens.
+    prompts: int64 (count, longest), where row i holds lengths[i] tokens and then zeros;
+    lengths: int64 (count,);
+    new_tokens: how many tokens to generate for each prompt; no token ends a text early.
+    Returns int64 (count, new_tokens): the generated tokens.
     """
     answers = np.zeros((len(prompts), new_tokens), np.int64)
     for row, (prompt, length) in enumerate(zip(prompts, lengths, strict=True)):
         tokens = torch.from_numpy(prompt[:length]).to(device)
-        for place in range(new_tokens):
-            scores = model(tokens)
-            best = scores[-1].argmax()
+        for position in range(new_tokens):
+            logits = model(tokens)
+            best = logits[-1].argmax()
             tokens = torch.cat([tokens, best[None]])
-            answers[row, place] = best.item()
+            answers[row, position] = best.item()
     return answers

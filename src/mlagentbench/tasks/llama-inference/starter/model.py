@@ -7,12 +7,12 @@ import numpy as np
 import torch
 from torch import nn
 
-FOLDER = Path(__file__).parent / "weights"
+WEIGHTS_FOLDER = Path(__file__).parent / "weights"
 device = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 class Norm(nn.Module):
-    """Scales vectors to a root mean square of one, and then each of their numbers."""
+    """RMS normalization with a learned scale."""
 
     def __init__(self, size, epsilon):
         super().__init__()
@@ -24,7 +24,7 @@ class Norm(nn.Module):
 
 
 class Attention(nn.Module):
-    """Causal self-attention with rotary positions; several query heads share a key head and a value head."""
+    """Causal self-attention with rotary positions and grouped key and value heads."""
 
     def __init__(self, config):
         super().__init__()
@@ -37,8 +37,8 @@ class Attention(nn.Module):
         self.v_proj = nn.Linear(size, self.groups * self.width, bias=False)
         self.o_proj = nn.Linear(self.heads * self.width, size, bias=False)
 
-    def turn(self, x):
-        """Turn the pairs of numbers (i, i + half a head) by an angle that grows with the position."""
+    def rotate(self, x):
+        """Apply rotary positions: rotate pairs (i, i + half a head) by an angle that grows with position."""
         frequencies = self.theta ** (-torch.arange(0, self.width, 2, device=x.device) / self.width)
         angles = torch.outer(torch.arange(x.shape[1], device=x.device), frequencies)
         cos, sin = torch.cos(angles), torch.sin(angles)
@@ -47,33 +47,33 @@ class Attention(nn.Module):
 
     def forward(self, x):
         length = len(x)
-        queries = self.turn(self.q_proj(x).view(length, self.heads, self.width).transpose(0, 1))
-        keys = self.turn(self.k_proj(x).view(length, self.groups, self.width).transpose(0, 1))
+        queries = self.rotate(self.q_proj(x).view(length, self.heads, self.width).transpose(0, 1))
+        keys = self.rotate(self.k_proj(x).view(length, self.groups, self.width).transpose(0, 1))
         values = self.v_proj(x).view(length, self.groups, self.width).transpose(0, 1)
         keys = keys.repeat_interleave(self.heads // self.groups, dim=0)
         values = values.repeat_interleave(self.heads // self.groups, dim=0)
         scores = queries @ keys.transpose(1, 2) / self.width**0.5
-        later = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
-        weights = scores.masked_fill(later, float("-inf")).softmax(dim=-1)
+        is_future = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
+        weights = scores.masked_fill(is_future, float("-inf")).softmax(dim=-1)
         return self.o_proj((weights @ values).transpose(0, 1).reshape(length, -1))
 
 
 class FeedForward(nn.Module):
-    """A gated layer between two linear ones."""
+    """A gated feed-forward layer."""
 
     def __init__(self, config):
         super().__init__()
-        size, inner = config["hidden_size"], config["intermediate_size"]
-        self.gate_proj = nn.Linear(size, inner, bias=False)
-        self.up_proj = nn.Linear(size, inner, bias=False)
-        self.down_proj = nn.Linear(inner, size, bias=False)
+        size, intermediate_size = config["hidden_size"], config["intermediate_size"]
+        self.gate_proj = nn.Linear(size, intermediate_size, bias=False)
+        self.up_proj = nn.Linear(size, intermediate_size, bias=False)
+        self.down_proj = nn.Linear(intermediate_size, size, bias=False)
 
     def forward(self, x):
         return self.down_proj(nn.functional.silu(self.gate_proj(x)) * self.up_proj(x))
 
 
 class Layer(nn.Module):
-    """Attention, then the feed-forward part."""
+    """Attention, then the feed-forward layer."""
 
     def __init__(self, config):
         super().__init__()
@@ -88,7 +88,7 @@ class Layer(nn.Module):
 
 
 class Llama(nn.Module):
-    """From tokens to a score for every possible next token, at every place."""
+    """Maps tokens to logits of the next token at every position."""
 
     def __init__(self, config):
         super().__init__()
@@ -107,11 +107,11 @@ class Llama(nn.Module):
 
 
 def load():
-    """The model with its weights, in single precision."""
-    config = json.loads((FOLDER / "config.json").read_text())
+    """Return the model with its weights, in single precision."""
+    config = json.loads((WEIGHTS_FOLDER / "config.json").read_text())
     with torch.device("meta"):
         model = Llama(config)
-    with np.load(FOLDER / "weights.npz") as file:
+    with np.load(WEIGHTS_FOLDER / "weights.npz") as file:
         weights = {name.removeprefix("model."): torch.from_numpy(file[name]).float() for name in file}
     if config["tie_word_embeddings"]:
         weights["lm_head.weight"] = weights["embed_tokens.weight"]

@@ -1,4 +1,4 @@
-"""Measures generate() of llama.py on prompts like those of the grader, and checks its tokens."""
+"""Time generate() of llama.py on prompts like those of the grader, and check its tokens."""
 
 import json
 import os
@@ -12,25 +12,27 @@ from llama import generate
 from model import device, load
 
 
-def draw(prompts, lengths):
-    """A prompt of each length, with zeros after it, and the prompts that are left."""
-    given = np.where(np.arange(max(lengths)) < np.array(lengths)[:, None], prompts[: len(lengths), : max(lengths)], 0)
-    return given, prompts[len(lengths) :]
+def take_prompts(prompts, lengths):
+    """Return one prompt of each length, padded with zeros, and the remaining prompts."""
+    padded_prompts = np.where(
+        np.arange(max(lengths)) < np.array(lengths)[:, None], prompts[: len(lengths), : max(lengths)], 0
+    )
+    return padded_prompts, prompts[len(lengths) :]
 
 
-def readable(tokens, texts):
-    """Tokens as text."""
+def decode(tokens, texts):
+    """Convert tokens to text."""
     return "".join(texts[token] for token in tokens).encode("latin-1").decode(errors="replace")
 
 
 @torch.no_grad()
-def agreed(model, prompt, added):
-    """How many of the added tokens come before the first whose score is too far below the highest."""
-    tokens = torch.from_numpy(np.concatenate([prompt, added])).to(device)
-    scores = model(tokens[:-1])[len(prompt) - 1 :]
-    gaps = scores.amax(1) - scores[torch.arange(len(added)), tokens[len(prompt) :]]
-    wrong = (gaps > 0.5).nonzero()
-    return int(wrong[0]) if len(wrong) else len(added)
+def count_correct(model, prompt, generated):
+    """Count the generated tokens before the first one whose logit is too far below the highest."""
+    tokens = torch.from_numpy(np.concatenate([prompt, generated])).to(device)
+    logits = model(tokens[:-1])[len(prompt) - 1 :]
+    gaps = logits.amax(1) - logits[torch.arange(len(generated)), tokens[len(prompt) :]]
+    incorrect = (gaps > 0.5).nonzero()
+    return int(incorrect[0]) if len(incorrect) else len(generated)
 
 
 def main():
@@ -38,25 +40,25 @@ def main():
     texts = json.loads(Path("weights/tokens.json").read_text())
     questions = json.loads(Path("questions.json").read_text())
     prompts = rng.permutation(np.load("prompts.npy"))
-    rounds, asked = [], []
+    rounds, results = [], []
     for number in range(2):
         seconds = 0.0
         for question in questions:
             lengths, new_tokens = question["lengths"], question["new_tokens"]
-            given, prompts = draw(prompts, lengths)
-            started = time.perf_counter()
-            answers = generate(given, np.array(lengths), new_tokens)
-            seconds += time.perf_counter() - started
+            padded_prompts, prompts = take_prompts(prompts, lengths)
+            start = time.perf_counter()
+            answers = generate(padded_prompts, np.array(lengths), new_tokens)
+            seconds += time.perf_counter() - start
             if answers.shape != (len(lengths), new_tokens) or answers.dtype.kind not in "iu":
                 raise SystemExit(f"generate returned {answers.dtype} {answers.shape}")
-            asked += [(given[row, :length], answers[row]) for row, length in enumerate(lengths)]
+            results += [(padded_prompts[row, :length], answers[row]) for row, length in enumerate(lengths)]
         print(f"round {number + 1}: {seconds:.3f} seconds", flush=True)
         rounds.append(seconds)
-    for prompt, added in asked[: len(questions[0]["lengths"])]:
-        print(f"{readable(prompt, texts)!r} -> {readable(added, texts)!r}")
+    for prompt, generated in results[: len(questions[0]["lengths"])]:
+        print(f"{decode(prompt, texts)!r} -> {decode(generated, texts)!r}")
     model = load()
-    right = sum(agreed(model, prompt, added.astype(np.int64)) for prompt, added in asked)
-    print(f"tokens that agree with the model: {right / sum(len(added) for _, added in asked):.1%}")
+    correct = sum(count_correct(model, prompt, generated.astype(np.int64)) for prompt, generated in results)
+    print(f"correct tokens: {correct / sum(len(generated) for _, generated in results):.1%}")
     print(f"validation seconds: {min(rounds):.4f}")
 
 

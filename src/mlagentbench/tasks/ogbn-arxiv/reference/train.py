@@ -1,4 +1,4 @@
-"""Predicts the topics of papers: perceptrons on words averaged over neighbours, then labels spread along citations."""
+"""Predict the topics of papers with perceptrons on neighbour-averaged words, then propagate labels."""
 
 import os
 
@@ -12,26 +12,26 @@ LEARNING_RATE = 0.01
 WEIGHT_DECAY = 5e-4
 DROPOUT = 0.5
 HIDDEN = 64
-STEPS = 150  # of the whole training part; at most 200: a rule of the task
+STEPS = 150  # on all labelled papers at once; the task allows at most 200
 MODELS = 3
 HOPS = 2
-SPREADS, KEPT = 10, 0.2
+SPREADS, KEPT_SHARE = 10, 0.2
 SEED = int(os.environ.get("SEED", "0"))
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def read_part(name):
-    """The papers of one part and their labels, as tensors."""
-    table = pd.read_csv(f"data/{name}_labels.csv").to_numpy().copy()
+def read_labels(part):
+    """Return the nodes of one part and their labels as tensors."""
+    table = pd.read_csv(f"data/{part}_labels.csv").to_numpy().copy()
     return torch.tensor(table[:, 0], device=device), torch.tensor(table[:, 1], device=device)
 
 
-def neighbourhood(count):
-    """A function that averages rows over each paper and its neighbours, with symmetric weights."""
+def make_neighbour_average(count):
+    """Return a function that averages rows over each paper and its neighbours."""
     edges = pd.read_csv("data/edges.csv").to_numpy()
-    itself = np.arange(count).repeat(2).reshape(-1, 2)
-    source, target = np.unique(np.concatenate([edges, edges[:, ::-1], itself]), axis=0).T
+    self_loops = np.arange(count).repeat(2).reshape(-1, 2)
+    source, target = np.unique(np.concatenate([edges, edges[:, ::-1], self_loops]), axis=0).T
     degree = np.bincount(target, minlength=count)
     weight = (1 / np.sqrt(degree[source] * degree[target])).astype(np.float32)
     matrix = csr_matrix((weight, (target, source)), shape=(count, count))
@@ -43,7 +43,7 @@ def neighbourhood(count):
 
 
 def fit_predict(views, nodes, labels, classes, average):
-    """Probabilities of all papers: an average over models and views, with known labels put in, spread along edges."""
+    """Average the probabilities of all models, insert the known labels, and propagate along edges."""
     total = torch.zeros(len(views[0]), classes, device=device)
     for features in views:
         for _ in range(MODELS):
@@ -63,25 +63,25 @@ def fit_predict(views, nodes, labels, classes, average):
             model.eval()
             with torch.no_grad():
                 total += model(features).softmax(dim=1)
-    start = total / total.sum(dim=1, keepdim=True)
-    start[nodes] = nn.functional.one_hot(labels, classes).float()
-    spread = start
+    initial = total / total.sum(dim=1, keepdim=True)
+    initial[nodes] = nn.functional.one_hot(labels, classes).float()
+    smoothed = initial
     for _ in range(SPREADS):
-        spread = (1 - KEPT) * average(spread) + KEPT * start
-    return spread
+        smoothed = (1 - KEPT_SHARE) * average(smoothed) + KEPT_SHARE * initial
+    return smoothed
 
 
 def main():
-    """Estimate the accuracy from the training papers alone, then learn from all labels and predict the test papers."""
+    """Validate a model of the training papers, then train on all labels and predict the test papers."""
     torch.manual_seed(SEED)
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what a GPU needs to repeat itself
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # needed for deterministic results on a GPU
     torch.use_deterministic_algorithms(True)
     torch.set_num_threads(1)
     words = torch.tensor(np.load("data/features.npz")["features"].astype(np.float32), device=device)
-    (nodes, labels), (valid_nodes, valid_labels) = read_part("train"), read_part("valid")
-    tests = pd.read_csv("data/test_nodes.csv")["node"].to_numpy().copy()
+    (nodes, labels), (valid_nodes, valid_labels) = read_labels("train"), read_labels("valid")
+    test_nodes = pd.read_csv("data/test_nodes.csv")["node"].to_numpy().copy()
     classes = int(max(labels.max(), valid_labels.max())) + 1
-    average = neighbourhood(len(words))
+    average = make_neighbour_average(len(words))
 
     hops = [nn.functional.normalize(words, dim=1)]
     for hop in range(HOPS):
@@ -89,14 +89,14 @@ def main():
         print(f"averaged over neighbours {hop + 1} of {HOPS} times", flush=True)
     views = [hops[-1], torch.cat(hops, dim=1)]
 
-    known = fit_predict(views, nodes, labels, classes, average)[valid_nodes].argmax(dim=1)
-    accuracy = (known == valid_labels).float().mean().item()
+    validation_predictions = fit_predict(views, nodes, labels, classes, average)[valid_nodes].argmax(dim=1)
+    accuracy = (validation_predictions == valid_labels).float().mean().item()
     print(f"learned from the training part: validation {accuracy:.4f}", flush=True)
     nodes, labels = torch.cat([nodes, valid_nodes]), torch.cat([labels, valid_labels])
     predicted = fit_predict(views, nodes, labels, classes, average).argmax(dim=1)
-    pd.DataFrame({"node": tests, "label": predicted[torch.tensor(tests, device=device)].cpu()}).to_csv(
-        "submission.csv", index=False
-    )
+    pd.DataFrame(
+        {"node": test_nodes, "label": predicted[torch.tensor(test_nodes, device=device)].cpu()}
+    ).to_csv("submission.csv", index=False)
     print(f"validation accuracy: {accuracy:.4f}")
 
 

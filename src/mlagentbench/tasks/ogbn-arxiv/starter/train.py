@@ -1,4 +1,4 @@
-"""Predicts the topics of papers: a multilayer perceptron on the words of each paper alone."""
+"""Predict the topics of papers with a multilayer perceptron on their words, without citations."""
 
 import os
 
@@ -18,32 +18,34 @@ SEED = int(os.environ.get("SEED", "0"))
 device = "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def read_part(name):
-    """The papers of one part and their labels, as tensors."""
-    table = pd.read_csv(f"data/{name}_labels.csv")
-    return torch.tensor(table["node"].to_numpy(), device=device), torch.tensor(table["label"].to_numpy(), device=device)
+def read_labels(part):
+    """Return the nodes of one part and their labels as tensors."""
+    table = pd.read_csv(f"data/{part}_labels.csv")
+    return torch.tensor(table["node"].to_numpy(), device=device), torch.tensor(
+        table["label"].to_numpy(), device=device
+    )
 
 
 def predict(model, features):
-    """The most likely label of each paper."""
+    """Return the most likely label of each paper."""
     model.eval()
     with torch.no_grad():
-        return torch.cat([model(some).argmax(dim=1) for some in features.split(4096)])
+        return torch.cat([model(rows).argmax(dim=1) for rows in features.split(4096)])
 
 
 def main():
-    """Train, and keep the predictions of the epoch that suits the validation papers best."""
+    """Train, and keep the predictions of the epoch with the best validation accuracy."""
     if EPOCHS > 10:
         raise SystemExit("the rules of the task allow at most 10 epochs")
     torch.manual_seed(SEED)
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what a GPU needs to repeat itself
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # needed for deterministic results on a GPU
     torch.use_deterministic_algorithms(True)
-    torch.set_num_threads(1)  # more gain little here, and lose much when the cores are busy
+    torch.set_num_threads(1)  # more threads help little, and are much slower on busy cores
     features = torch.tensor(np.load("data/features.npz")["features"].astype(np.float32), device=device)
     features = (features - features.mean(dim=0)) / features.std(dim=0)
-    (nodes, labels), (valid_nodes, valid_labels) = read_part("train"), read_part("valid")
+    (nodes, labels), (valid_nodes, valid_labels) = read_labels("train"), read_labels("valid")
     test_nodes = pd.read_csv("data/test_nodes.csv")["node"].to_numpy()
-    tests = torch.tensor(test_nodes.copy(), device=device)
+    test_rows = torch.tensor(test_nodes.copy(), device=device)
     classes = int(max(labels.max(), valid_labels.max())) + 1
 
     model = nn.Sequential(
@@ -56,7 +58,7 @@ def main():
         nn.Linear(HIDDEN, classes),
     ).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
-    best, predicted = -1.0, None
+    best_accuracy, predicted = -1.0, None
     for epoch in range(1, EPOCHS + 1):
         model.train()
         total = 0.0
@@ -66,14 +68,16 @@ def main():
             loss.backward()
             optimizer.step()
             total += loss.item() * len(batch)
-        everything = predict(model, features)
-        accuracy = (everything[valid_nodes] == valid_labels).float().mean().item()
-        print(f"epoch {epoch} of {EPOCHS}: loss {total / len(nodes):.4f}, validation {accuracy:.4f}", flush=True)
-        if accuracy > best:
-            best, predicted = accuracy, everything[tests].cpu().numpy()
+        all_predictions = predict(model, features)
+        accuracy = (all_predictions[valid_nodes] == valid_labels).float().mean().item()
+        print(
+            f"epoch {epoch} of {EPOCHS}: loss {total / len(nodes):.4f}, validation {accuracy:.4f}", flush=True
+        )
+        if accuracy > best_accuracy:
+            best_accuracy, predicted = accuracy, all_predictions[test_rows].cpu().numpy()
 
     pd.DataFrame({"node": test_nodes, "label": predicted}).to_csv("submission.csv", index=False)
-    print(f"validation accuracy: {best:.4f}")
+    print(f"validation accuracy: {best_accuracy:.4f}")
 
 
 main()

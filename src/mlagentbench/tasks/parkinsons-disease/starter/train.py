@@ -1,4 +1,4 @@
-"""Forecasts UPDRS scores: for each score a straight line in time, fitted by stochastic gradient descent."""
+"""Forecast UPDRS scores with a linear function of time, fitted by stochastic gradient descent."""
 
 import os
 
@@ -15,28 +15,32 @@ SEED = int(os.environ.get("SEED", "0"))
 
 
 def smape(actual, forecast):
-    """SMAPE in percent, 0 to 200; 0 of 0 counts as 0."""
-    size = (np.abs(actual) + np.abs(forecast)) / 2
-    return 100 * np.divide(np.abs(actual - forecast), size, out=np.zeros_like(size), where=size > 0)
+    """Return the terms of SMAPE in percent, 0 to 200; a term with both values 0 counts as 0."""
+    scale = (np.abs(actual) + np.abs(forecast)) / 2
+    return 100 * np.divide(np.abs(actual - forecast), scale, out=np.zeros_like(scale), where=scale > 0)
 
 
 def pairs(clinical, score):
-    """Every visit with every horizon at which the score was measured: patient, month, months ahead, rating."""
-    known = clinical.dropna(subset=score)[["patient_id", "visit_month", score]]
-    found = []
-    for ahead in HORIZONS:
-        later = known.assign(visit_month=known["visit_month"] - ahead, ahead=ahead)
-        found.append(clinical[["patient_id", "visit_month"]].merge(later, on=["patient_id", "visit_month"]))
-    return pd.concat(found).rename(columns={score: "rating"})
+    """Pair every visit with every horizon at which the score was measured."""
+    measured = clinical.dropna(subset=score)[["patient_id", "visit_month", score]]
+    tables = []
+    for months_ahead in HORIZONS:
+        shifted = measured.assign(
+            visit_month=measured["visit_month"] - months_ahead, months_ahead=months_ahead
+        )
+        tables.append(
+            clinical[["patient_id", "visit_month"]].merge(shifted, on=["patient_id", "visit_month"])
+        )
+    return pd.concat(tables).rename(columns={score: "rating"})
 
 
 def features(table):
-    """What the forecast is made from, in years."""
-    return table[["visit_month", "ahead"]].to_numpy(float) / 12
+    """Return the inputs of the model, in years."""
+    return table[["visit_month", "months_ahead"]].to_numpy(float) / 12
 
 
 def fit_predict(rows, new_rows):
-    """Learn ratings from rows, and forecast those of new rows. Any other model may stand here."""
+    """Fit a model of the ratings, and forecast those of new rows. You can replace it by any other model."""
     rng = np.random.default_rng(SEED)
     inputs, ratings = features(rows), rows["rating"].to_numpy(float)
     weights, intercept = rng.normal(0, INITIAL_SPREAD, inputs.shape[1]), FIRST_GUESS
@@ -49,32 +53,40 @@ def fit_predict(rows, new_rows):
 
 
 def main():
-    """Cross-validate over patients, then forecast for the hidden ones."""
+    """Cross-validate over patients, then forecast the scores of the test patients."""
     clinical, visits = pd.read_csv("train_clinical_data.csv"), pd.read_csv("test.csv")
-    known = {score: pairs(clinical, score) for score in SCORES}
+    pairs_by_score = {score: pairs(clinical, score) for score in SCORES}
     patients = np.random.default_rng(SEED).permutation(clinical["patient_id"].unique())
 
-    errors = []
-    for number in range(5):
-        found = []
+    errors_by_fold = []
+    for fold in range(5):
+        fold_errors = []
         for score in SCORES:
-            held = known[score]["patient_id"].isin(patients[number::5])
-            predicted = fit_predict(known[score][~held], known[score][held])
-            found.append(smape(known[score][held]["rating"].to_numpy(float), predicted))
-        errors.append(np.concatenate(found).mean())
-        print(f"fold {number + 1} of 5: SMAPE {errors[-1]:.3f}", flush=True)
+            is_validation = pairs_by_score[score]["patient_id"].isin(patients[fold::5])
+            predicted = fit_predict(
+                pairs_by_score[score][~is_validation], pairs_by_score[score][is_validation]
+            )
+            fold_errors.append(
+                smape(pairs_by_score[score][is_validation]["rating"].to_numpy(float), predicted)
+            )
+        errors_by_fold.append(np.concatenate(fold_errors).mean())
+        print(f"fold {fold + 1} of 5: SMAPE {errors_by_fold[-1]:.3f}", flush=True)
 
-    latest = visits.sort_values("visit_month").groupby("patient_id").tail(1)
-    asked = pd.concat([latest.assign(ahead=ahead) for ahead in HORIZONS])
+    latest_visits = visits.sort_values("visit_month").groupby("patient_id").tail(1)
+    requested = pd.concat([latest_visits.assign(months_ahead=months_ahead) for months_ahead in HORIZONS])
     forecasts = []
     for score in SCORES:
-        ids = asked["visit_id"] + "_" + score + "_plus_" + asked["ahead"].astype(str) + "_months"
-        forecasts.append(pd.DataFrame({"prediction_id": ids, "rating": fit_predict(known[score], asked)}))
+        ids = (
+            requested["visit_id"] + "_" + score + "_plus_" + requested["months_ahead"].astype(str) + "_months"
+        )
+        forecasts.append(
+            pd.DataFrame({"prediction_id": ids, "rating": fit_predict(pairs_by_score[score], requested)})
+        )
     forecasts = pd.concat(forecasts)
-    if not np.isfinite([*errors, *forecasts["rating"]]).all():
+    if not np.isfinite([*errors_by_fold, *forecasts["rating"]]).all():
         raise SystemExit("not all forecasts are finite; submission.csv was not written")
     forecasts.to_csv("submission.csv", index=False)
-    print(f"validation SMAPE: {np.mean(errors):.3f}")
+    print(f"validation SMAPE: {np.mean(errors_by_fold):.3f}")
 
 
 main()

@@ -1,4 +1,4 @@
-"""Predicts who was transported: boosted trees on features of passengers, their cabins, groups and surnames."""
+"""Predict who was transported with boosted trees on features of passengers, cabins, groups and surnames."""
 
 import os
 
@@ -9,7 +9,7 @@ import pandas as pd
 SEED = int(os.environ.get("SEED", "0"))
 SPENDING = ["RoomService", "FoodCourt", "ShoppingMall", "Spa", "VRDeck"]
 LUXURY = ["RoomService", "Spa", "VRDeck"]
-WORDS = ["HomePlanet", "Destination", "Deck"]
+TEXT_COLUMNS = ["HomePlanet", "Destination", "Deck"]
 ENCODED = ["Surname", "Region", "Block"]
 SMOOTHING = 8.0
 BAGS = 2
@@ -26,27 +26,38 @@ TREES = {
 
 
 def add_features(table):
-    """What a row, its cabin, its group and its surname tell; nothing here looks at the target."""
+    """Add features of the row, its cabin, its group and its surname; none of them uses the target."""
     table = table.copy()
     table["Group"] = table["PassengerId"].str[:4]
     table["Surname"] = table["Name"].str.split().str[-1]
     table[["Deck", "Number", "Side"]] = table["Cabin"].str.split("/", expand=True)
     table["Number"] = table["Number"].astype(float)
-    for name in ["HomePlanet", "Deck", "Number", "Side", "Destination", "Surname"]:  # companions share most of these
+    for name in [
+        "HomePlanet",
+        "Deck",
+        "Number",
+        "Side",
+        "Destination",
+        "Surname",
+    ]:  # group members share most of these
         table[name] = table[name].fillna(table.groupby("Group")[name].transform("first"))
     for name in ["CryoSleep", "VIP"]:
         table[name] = table[name].map({True: 1.0, False: 0.0, "True": 1.0, "False": 0.0}).astype(float)
     spent = table[SPENDING].sum(axis=1)
     table["CryoSleep"] = table["CryoSleep"].where(table["CryoSleep"].notna() | (spent == 0), 0.0)
-    idle = (table["CryoSleep"] == 1) | (table["Age"] <= 12)
-    table[SPENDING] = table[SPENDING].where(~(table[SPENDING].isna() & idle.to_numpy()[:, None]), 0.0)
+    spends_nothing = (table["CryoSleep"] == 1) | (table["Age"] <= 12)
+    table[SPENDING] = table[SPENDING].where(
+        ~(table[SPENDING].isna() & spends_nothing.to_numpy()[:, None]), 0.0
+    )
     table["Unknown"] = table[SPENDING].isna().sum(axis=1)
 
     table["Spent"], table["Luxury"] = np.log1p(spent), np.log1p(table[LUXURY].sum(axis=1))
     table["Food"] = np.log1p(spent - table[LUXURY].sum(axis=1))
     table["Balance"] = table["Food"] - table["Luxury"]
     table[SPENDING] = np.log1p(table[SPENDING])
-    table["LogBalance"] = table["FoodCourt"].fillna(0) + table["ShoppingMall"].fillna(0) - table[LUXURY].sum(axis=1)
+    table["LogBalance"] = (
+        table["FoodCourt"].fillna(0) + table["ShoppingMall"].fillna(0) - table[LUXURY].sum(axis=1)
+    )
     table["Child"] = (table["Age"] <= 12).astype(float)
     table["Starboard"] = (table["Side"] == "S").astype(float)
 
@@ -61,71 +72,81 @@ def add_features(table):
     table["SurnameCount"] = table.groupby("Surname")["PassengerId"].transform("size")
     corridor = table["Deck"].fillna("?") + table["Side"].fillna("?")
     table["Along"] = table["Number"] / table.groupby(corridor)["Number"].transform("max").clip(lower=1)
-    place = (table["Number"] // 30).astype(str)
-    table["Region"], table["Block"] = corridor + place, table["Deck"].fillna("?") + place
+    block = (table["Number"] // 30).astype(str)
+    table["Region"], table["Block"] = corridor + block, table["Deck"].fillna("?") + block
     for deck in "ABCDEFG":
         table[f"Along{deck}"] = table["Along"].where(table["Deck"] == deck)
     return table
 
 
 def target_means(keys, residuals, new_keys):
-    """The mean residual of every key, drawn towards zero where there is little to go by."""
+    """Return the mean residual of each key, shrunk towards zero for rare keys."""
     sums = residuals.groupby(keys).agg(["sum", "count"])
     return new_keys.map(sums["sum"] / (sums["count"] + SMOOTHING)).fillna(0.0).to_numpy(float)
 
 
-def boost(features, fate, new_features, seed):
-    """The probabilities that one boosted model gives."""
+def boost(features, labels, new_features, seed):
+    """Fit one boosted model, and return its probabilities for new passengers."""
     model = lgb.LGBMClassifier(**TREES, random_state=seed, n_jobs=1, verbose=-1)
-    return model.fit(features, fate).predict_proba(new_features)[:, 1]
+    return model.fit(features, labels).predict_proba(new_features)[:, 1]
 
 
-def fit_predict(train, fate, new):
-    """Probabilities for new passengers: what trees leave unexplained is averaged by surname and place, then learnt."""
-    columns = [name for name in train if name not in ("PassengerId", "Group", "Cabin", "Name", "Side", *ENCODED)]
-    both = pd.get_dummies(pd.concat([train[columns], new[columns]]), columns=WORDS).astype(float)
+def fit_predict(train, labels, new_passengers):
+    """Fit trees, then fit them again with the mean residuals by surname and region as features."""
+    columns = [
+        name for name in train if name not in ("PassengerId", "Group", "Cabin", "Name", "Side", *ENCODED)
+    ]
+    both = pd.get_dummies(pd.concat([train[columns], new_passengers[columns]]), columns=TEXT_COLUMNS).astype(
+        float
+    )
     features, new_features = both.iloc[: len(train)], both.iloc[len(train) :]
     predicted = []
     for bag in range(BAGS):
         seed = 1000 * SEED + bag
         shuffled = np.random.default_rng(seed).permutation(train["Group"].unique())
-        fold = train["Group"].map(dict(zip(shuffled, np.arange(len(shuffled)) % 5))).to_numpy()
-        residuals = fate.astype(float).copy()
-        for number in range(5):
-            seen, held = fold != number, fold == number
-            residuals[held] -= boost(features[seen], fate[seen], features[held], seed)
+        folds = train["Group"].map(dict(zip(shuffled, np.arange(len(shuffled)) % 5))).to_numpy()
+        residuals = labels.astype(float).copy()
+        for fold in range(5):
+            train_rows, validation_rows = folds != fold, folds == fold
+            residuals[validation_rows] -= boost(
+                features[train_rows], labels[train_rows], features[validation_rows], seed
+            )
         extra, new_extra = features.copy(), new_features.copy()
         for name in ENCODED:
             extra[f"{name}Mean"] = 0.0
-            for number in range(5):
-                seen, held = fold != number, fold == number
-                means = target_means(train[name][seen], residuals[seen], train[name][held])
-                extra.loc[held, f"{name}Mean"] = means
-            new_extra[f"{name}Mean"] = target_means(train[name], residuals, new[name])
-        predicted.append(boost(extra, fate, new_extra, seed))
+            for fold in range(5):
+                train_rows, validation_rows = folds != fold, folds == fold
+                means = target_means(
+                    train[name][train_rows], residuals[train_rows], train[name][validation_rows]
+                )
+                extra.loc[validation_rows, f"{name}Mean"] = means
+            new_extra[f"{name}Mean"] = target_means(train[name], residuals, new_passengers[name])
+        predicted.append(boost(extra, labels, new_extra, seed))
     return np.mean(predicted, axis=0)
 
 
 def main():
-    """Cross-validate by groups, then predict the test passengers."""
+    """Cross-validate with whole groups held out, then predict the labels of the test passengers."""
     train, test = pd.read_csv("train.csv"), pd.read_csv("test.csv")
-    fate = train.pop("Transported")
+    labels = train.pop("Transported")
     both = add_features(pd.concat([train, test], ignore_index=True))
-    train, new = both.iloc[: len(fate)], both.iloc[len(fate) :]
+    train, new_passengers = both.iloc[: len(labels)], both.iloc[len(labels) :]
 
     shuffled = np.random.default_rng(SEED).permutation(train["Group"].unique())
-    fold = train["Group"].map(dict(zip(shuffled, np.arange(len(shuffled)) % 5))).to_numpy()
-    right = np.zeros(len(fate), bool)
-    for number in range(5):
-        seen, held = fold != number, fold == number
-        chances = fit_predict(train[seen], fate[seen], train[held])
-        right[held] = (chances > 0.5) == (fate[held] == 1)
-        print(f"fold {number + 1} of 5: accuracy {right[held].mean():.4f}", flush=True)
+    folds = train["Group"].map(dict(zip(shuffled, np.arange(len(shuffled)) % 5))).to_numpy()
+    correct = np.zeros(len(labels), bool)
+    for fold in range(5):
+        train_rows, validation_rows = folds != fold, folds == fold
+        probabilities = fit_predict(train[train_rows], labels[train_rows], train[validation_rows])
+        correct[validation_rows] = (probabilities > 0.5) == (labels[validation_rows] == 1)
+        print(f"fold {fold + 1} of 5: accuracy {correct[validation_rows].mean():.4f}", flush=True)
 
-    chances = fit_predict(train, fate, new)
-    table = pd.DataFrame({"PassengerId": test["PassengerId"], "Transported": (chances > 0.5).astype(int)})
+    probabilities = fit_predict(train, labels, new_passengers)
+    table = pd.DataFrame(
+        {"PassengerId": test["PassengerId"], "Transported": (probabilities > 0.5).astype(int)}
+    )
     table.to_csv("submission.csv", index=False)
-    print(f"validation accuracy: {right.mean():.4f}")
+    print(f"validation accuracy: {correct.mean():.4f}")
 
 
 main()

@@ -1,4 +1,4 @@
-"""Predicts who was transported: logistic regression by stochastic gradient descent, one passenger at a time."""
+"""Predict who was transported with logistic regression, trained by stochastic gradient descent."""
 
 import os
 
@@ -14,16 +14,16 @@ INITIAL_INTERCEPT = 1.0
 SEED = int(os.environ.get("SEED", "0"))
 
 
-def fit_predict(features, fates, new_features):
-    """Learn fates from features, and predict the fates of new passengers. Any other model may stand here."""
+def fit_predict(features, labels, new_features):
+    """Fit a model of the labels, and predict those of new rows. You can replace it by any other model."""
     rng = np.random.default_rng(SEED)
     mean, scale = features.mean(axis=0), features.std(axis=0)
     features, new_features = (features - mean) / scale, (new_features - mean) / scale
     weights, intercept = rng.normal(0, INITIAL_SPREAD, features.shape[1]), INITIAL_INTERCEPT
     for _ in range(EPOCHS):
-        for row in rng.permutation(len(fates)):
-            chance = 0.5 + 0.5 * np.tanh(0.5 * (features[row] @ weights + intercept))
-            error = chance - fates[row]
+        for row in rng.permutation(len(labels)):
+            probability = 0.5 + 0.5 * np.tanh(0.5 * (features[row] @ weights + intercept))
+            error = probability - labels[row]
             weights -= LEARNING_RATE * (error * features[row] + WEIGHT_DECAY * weights)
             intercept -= LEARNING_RATE * error
     if not np.isfinite([*weights, intercept]).all():
@@ -32,22 +32,24 @@ def fit_predict(features, fates, new_features):
 
 
 def main():
-    """Cross-validate, then predict the test passengers."""
+    """Cross-validate, then predict the labels of the test passengers."""
     train, test = pd.read_csv("train.csv"), pd.read_csv("test.csv")
-    middle = train[COLUMNS].median()
-    features, new_features = (table[COLUMNS].fillna(middle).to_numpy(float) for table in (train, test))
-    fates = train["Transported"].to_numpy(int)
+    medians = train[COLUMNS].median()
+    features, new_features = (table[COLUMNS].fillna(medians).to_numpy(float) for table in (train, test))
+    labels = train["Transported"].to_numpy(int)
 
-    fold = np.random.default_rng(SEED).permutation(len(fates)) % 5
+    folds = np.random.default_rng(SEED).permutation(len(labels)) % 5
     accuracies = []
-    for number in range(5):
-        seen, held = fold != number, fold == number
-        predicted = fit_predict(features[seen], fates[seen], features[held])
-        accuracies.append((predicted == fates[held]).mean())
-        print(f"fold {number + 1} of 5: accuracy {accuracies[-1]:.4f}", flush=True)
+    for fold in range(5):
+        train_rows, validation_rows = folds != fold, folds == fold
+        predicted = fit_predict(features[train_rows], labels[train_rows], features[validation_rows])
+        accuracies.append((predicted == labels[validation_rows]).mean())
+        print(f"fold {fold + 1} of 5: accuracy {accuracies[-1]:.4f}", flush=True)
 
-    predicted = fit_predict(features, fates, new_features)
-    pd.DataFrame({"PassengerId": test["PassengerId"], "Transported": predicted}).to_csv("submission.csv", index=False)
+    predicted = fit_predict(features, labels, new_features)
+    pd.DataFrame({"PassengerId": test["PassengerId"], "Transported": predicted}).to_csv(
+        "submission.csv", index=False
+    )
     print(f"validation accuracy: {np.mean(accuracies):.4f}")
 
 

@@ -1,4 +1,4 @@
-"""The forward pass of a convolution layer: all windows as the columns of one matrix, and one product."""
+"""The forward pass of a convolution layer (im2col): all windows as columns of one matrix, and one product."""
 
 import numpy as np
 
@@ -6,8 +6,9 @@ import numpy as np
 def forward(images, weights, bias, stride, padding):
     """Slide every filter over every image.
 
-    images: float64 (count, channels, height, width); weights: float64 (filters, channels, kernel height, kernel width);
-    bias: float64 (filters,); stride and padding: whole numbers, the same for rows and columns.
+    images: float64 (count, channels, height, width);
+    weights: float64 (filters, channels, kernel height, kernel width);
+    bias: float64 (filters,); stride and padding: integers, the same for rows and columns.
     Returns float64 (count, filters, output height, output width).
     """
     count, channels, height, width = images.shape

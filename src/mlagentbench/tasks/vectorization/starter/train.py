@@ -1,4 +1,4 @@
-"""Measures the forward pass in conv.py on random inputs for the layers in layers.json."""
+"""Time the forward pass of conv.py on random inputs for the layers in layers.json, and check its outputs."""
 
 import json
 import os
@@ -11,14 +11,20 @@ from conv import forward
 
 
 def random_inputs(layer, rng):
-    """Images, weights and biases of one layer."""
+    """Draw the inputs of one layer."""
     filters, *window = layer["filters"]
     weights = rng.normal(size=(filters, *window)) / np.sqrt(np.prod(window))
-    return rng.normal(size=layer["images"]), weights, rng.normal(size=filters), layer["stride"], layer["padding"]
+    return (
+        rng.normal(size=layer["images"]),
+        weights,
+        rng.normal(size=filters),
+        layer["stride"],
+        layer["padding"],
+    )
 
 
-def one_value(images, weights, bias, stride, padding, image, filter, row, column):
-    """The right output of a layer at one place."""
+def compute_output(images, weights, bias, stride, padding, image, filter, row, column):
+    """Compute the output of a layer at one position."""
     total = bias[filter]
     _, channels, height, width = images.shape
     for channel in range(channels):
@@ -31,17 +37,17 @@ def one_value(images, weights, bias, stride, padding, image, filter, row, column
 
 
 def check(output, inputs, rng):
-    """Stop if an output has the wrong shape, or is wrong at one of twenty random places."""
+    """Exit if an output has the wrong shape, or is wrong at one of twenty random positions."""
     images, weights, _, stride, padding = inputs
-    sides = [(images.shape[k] + 2 * padding - weights.shape[k]) // stride + 1 for k in (2, 3)]
-    shape = (len(images), len(weights), *sides)
+    output_sides = [(images.shape[k] + 2 * padding - weights.shape[k]) // stride + 1 for k in (2, 3)]
+    shape = (len(images), len(weights), *output_sides)
     if output.shape != shape or output.dtype != np.float64:
-        raise SystemExit(f"forward returned {output.dtype} {output.shape}; right is float64 {shape}")
+        raise SystemExit(f"forward returned {output.dtype} {output.shape}; expected float64 {shape}")
     for _ in range(20):
-        place = tuple(rng.integers(shape))
-        right = one_value(*inputs, *place)
-        if not abs(output[place] - right) <= 1e-8:
-            raise SystemExit(f"forward returned {output[place]} at {place}; right is {right}")
+        index = tuple(rng.integers(shape))
+        expected = compute_output(*inputs, *index)
+        if not abs(output[index] - expected) <= 1e-8:
+            raise SystemExit(f"forward returned {output[index]} at {index}; expected {expected}")
 
 
 def main():
@@ -52,9 +58,9 @@ def main():
         seconds = 0.0
         for layer in layers:
             inputs = random_inputs(layer, rng)
-            started = time.perf_counter()
+            start = time.perf_counter()
             output = forward(*inputs)
-            seconds += time.perf_counter() - started
+            seconds += time.perf_counter() - start
             check(output, inputs, rng)
         print(f"pass {number + 1}: {seconds:.4f} seconds", flush=True)
         passes.append(seconds)
