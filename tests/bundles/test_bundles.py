@@ -136,7 +136,7 @@ def test_a_machine_without_the_prepared_task_can_verify_a_bundle(bundle, run, tm
     completed = cli("verify", bundle, "--task", toy, "--json", env=environment)
     assert completed.returncode == 0, completed.stdout + completed.stderr
     assert all(check["holds"] for check in json.loads(completed.stdout))
-    assert "the agent, given the recorded replies" in completed.stdout
+    assert "the agent takes the same steps when the record is replayed" in completed.stdout
     assert (elsewhere / "data" / "toy").is_dir()
     assert not any((elsewhere / "temporary").iterdir())
 
