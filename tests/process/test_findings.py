@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from fake_model import FakeModel
+from run_factory import make_run
 
 from mlagentbench.agents.act import Act
 from mlagentbench.agents.autogpt import Autogpt
@@ -25,7 +26,7 @@ from mlagentbench.environment.environment import Environment
 from mlagentbench.errors import ModelFault
 from mlagentbench.process.claims import extract_numbers, find_claims, is_supported
 from mlagentbench.process.findings import Finding, collect_findings, rule_titles
-from mlagentbench.records import Call, Reply, Result, ToolCall
+from mlagentbench.records import Call, Reply, Result, Step, ToolCall
 from mlagentbench.runner.setup import prepare_setup
 
 Play = Callable[..., Result]
@@ -144,6 +145,25 @@ def test_wrong_arguments_are_a_parsing_error_and_a_missing_file_is_not(find):
     )
     assert list(findings) == ["parsing-error"]
     assert findings["parsing-error"].steps == (1,)
+
+
+@pytest.mark.parametrize(
+    ("step", "kind"),
+    [
+        ({"observation": "Error: there is no action 'Dance'.", "failed": True}, "parsing-error"),
+        ({"observation": "Error: the call cannot be written as JSON: x", "failed": True}, "parsing-error"),
+        ({"action": "(no action could be understood)", "failed": True}, "parsing-error"),
+        ({"notes": ("[read-only files were changed, and put back: Q.csv]",)}, "rule-violation"),
+    ],
+    ids=["no such action", "no JSON", "no reply understood", "read-only file"],
+)
+def test_messages_in_runs_of_earlier_versions_are_recognized(tmp_path, step, kind):
+    run = make_run(tmp_path / "run", 0.2, observations=("fine",))
+    fields = {"observation": "x", **step}
+    call = Call(action=fields.pop("action", "Dance"))
+    run.folder.trace.append(Step(number=2, call=call, seconds=1, clock=2, **fields).model_dump_json())
+    (finding,) = collect_findings(read_runs([run.folder.path])[0])
+    assert (finding.kind, finding.steps) == (kind, (2,))
 
 
 def test_the_same_action_with_the_same_observation_is_a_repetition(find_all):

@@ -164,8 +164,8 @@ def _unranked_agent(
     return Placement(rank=None, agent=cell.agent, overall=cell, notes=(reason, *describe_caveats(cell)))
 
 
-def _sort_key(place: Placement) -> tuple[bool, float, float, float, str]:
-    cell = place.overall
+def _sort_key(placement: Placement) -> tuple[bool, float, float, float, str]:
+    cell = placement.overall
     metrics = (cell.success_rate.value, cell.improved_rate.value, cell.improvement.value)
     success, improved, improvement = (-(value or 0.0) for value in metrics)
-    return place.rank is None, success, improved, improvement, place.agent.lower()
+    return placement.rank is None, success, improved, improvement, placement.agent.lower()
