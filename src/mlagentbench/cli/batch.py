@@ -167,12 +167,12 @@ def watch(
     as_json: AsJson = False,
 ) -> None:
     """Follow a batch, a run or a folder of runs. Reads files only."""
-    from mlagentbench.terminal.watch import poll_views, watch_folder
+    from mlagentbench.terminal.watch import poll_status, watch_folder
 
     if not as_json:
         watch_folder(folder, once)
         return
-    for status in poll_views(folder, once):
+    for status in poll_status(folder, once):
         totals = status.totals.model_dump(mode="json")
         print(json.dumps({**status.model_dump(mode="json"), "totals": totals}), flush=True)
 

@@ -1,1 +1,1 @@
-"""What people read: live views, tables, stories."""
+"""Output for people: live displays, tables, traces and verdicts."""

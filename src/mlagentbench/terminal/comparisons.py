@@ -1,56 +1,44 @@
-"""`compare` and `leaderboard`: who is better, by how much, how sure, for a terminal or as Markdown."""
+"""`compare` and `leaderboard`: which agent is better, by how much, and how certain, as text or Markdown."""
 
 from collections.abc import Iterator, Sequence
 
-from mlagentbench.analysis.compare import Comparison, Measure
+from mlagentbench.analysis.compare import Comparison, Measure, TaskDifference
 from mlagentbench.analysis.leaderboard import Leaderboard, Placement
-from mlagentbench.analysis.metrics import Cell, Estimate, Spend
+from mlagentbench.analysis.metrics import Cell, Estimate
 from mlagentbench.formatting import format_duration, format_percent, strip_control_chars
 from mlagentbench.terminal.lists import ListRow, show_table
 
 
-def show_comparison(found: Comparison) -> None:
-    """The answer first, then what it stands on."""
-    print(summarize_comparison(found))
+def show_comparison(comparison: Comparison) -> None:
+    """Print the conclusion first, then the numbers behind it."""
+    print(summarize_comparison(comparison))
     print()
-    show_table([_measure_row(measure) for measure in found.measures])
+    show_table([_measure_row(measure) for measure in comparison.measures])
     print()
-    rows = []
-    for each in found.tasks:
-        row: ListRow = {"task": strip_control_chars(each.task)}
-        for side, cell in (("A", each.a), ("B", each.b)):
-            row |= {f"{side} runs": cell.judged, f"{side} success": format_rate(cell.success_rate.value)}
-            row |= {f"{side} improvement": format_percent(cell.improvement.value)}
-        better = {"a": "A", "b": "B", "": "-"}[each.better]
-        rows.append(
-            row | {"p": f"{each.p_value:.3f}", "p, for all tasks": f"{each.adjusted:.3f}", "better": better}
-        )
-    show_table(rows)
-    for words in found.left_out:
-        print(strip_control_chars(f"left out: {words}"))
-    for words in found.warnings:
-        print(strip_control_chars(f"note: {words}"))
+    show_table([_task_row(task) for task in comparison.tasks])
+    for reason in comparison.left_out:
+        print(strip_control_chars(f"excluded: {reason}"))
+    for warning in comparison.warnings:
+        print(strip_control_chars(f"note: {warning}"))
 
 
-def summarize_comparison(found: Comparison) -> str:
-    """Which is better, by how much, how sure, in a sentence."""
-    first = found.measures[0]
-    names = {
-        "a": f"A, {found.a}, is better than B, {found.b}",
-        "b": f"B, {found.b}, is better than A, {found.a}",
-    }
-    told = names.get(first.better, f"A, {found.a}, and B, {found.b}, cannot be told apart")
+def summarize_comparison(comparison: Comparison) -> str:
+    """One sentence: which agent is better, by how much, and how certain that is."""
+    a, b, first = f"A ({comparison.a})", f"B ({comparison.b})", comparison.measures[0]
+    conclusions = {"a": f"{a} is better than {b}", "b": f"{b} is better than {a}"}
+    conclusion = conclusions.get(first.better, f"no significant difference between {a} and {b}")
     tasks = f"{first.tasks} {'task' if first.tasks == 1 else 'tasks'}"
+    difference = f"{first.difference * 100:+.1f} percentage points{_format_interval(first)}"
     return strip_control_chars(
-        f"{told}: A minus B is {first.difference * 100:+.1f} points of success{_format_interval(first)} over {tasks};"
-        f" the chance that A is better is {first.chance:.0%}."
+        f"{conclusion}: the difference in success (A minus B) is {difference} over {tasks};"
+        f" the probability that A is better is {first.chance:.0%}."
     )
 
 
 def _format_interval(measure: Measure) -> str:
     if measure.low is None or measure.high is None:
         return ""
-    return f" (95 %: {measure.low * 100:+.1f} to {measure.high * 100:+.1f})"
+    return f" (95% interval {measure.low * 100:+.1f} to {measure.high * 100:+.1f})"
 
 
 def _measure_row(measure: Measure) -> ListRow:
@@ -64,59 +52,60 @@ def _measure_row(measure: Measure) -> ListRow:
     }
 
 
+def _task_row(task: TaskDifference) -> ListRow:
+    row: ListRow = {"task": strip_control_chars(task.task)}
+    for side, cell in (("A", task.a), ("B", task.b)):
+        row |= {f"{side} runs": cell.judged, f"{side} success": format_rate(cell.success_rate.value)}
+        row |= {f"{side} improvement": format_percent(cell.improvement.value)}
+    better = {"a": "A", "b": "B", "": "-"}[task.better]
+    return row | {"p": f"{task.p_value:.3f}", "adjusted p": f"{task.adjusted:.3f}", "better": better}
+
+
 def format_rate(value: float | None) -> str:
-    """A share of a hundred."""
-    return "-" if value is None else f"{value * 100:.1f} %"
+    """A rate in percent."""
+    return "-" if value is None else f"{value * 100:.1f}%"
 
 
-def show_leaderboard(found: Leaderboard, markdown: bool) -> None:
-    """The table, and whatever must be known with it."""
-    rows = [_leaderboard_row(place) for place in found.places]
-    title = f"Edition {found.edition}, {len(found.tasks)} tasks: {', '.join(found.tasks)}"
+def show_leaderboard(leaderboard: Leaderboard, markdown: bool) -> None:
+    """Print the table, and the notes and warnings that belong to it."""
+    rows = [_leaderboard_row(placement) for placement in leaderboard.places]
+    tasks = ", ".join(leaderboard.tasks)
+    title = strip_control_chars(f"Edition {leaderboard.edition}, {len(leaderboard.tasks)} tasks: {tasks}")
     if markdown:
-        print(f"{strip_control_chars(title)}\n")
-        for line in markdown_lines(rows):
-            print(line)
-        print()
+        print("\n".join([title, "", *markdown_lines(rows), ""]))
     else:
-        print(strip_control_chars(title))
+        print(title)
         show_table(rows)
-    for place in found.places:
-        for mark in place.notes:
-            print(strip_control_chars(f"{'- ' if markdown else '* '}{place.agent}: {mark}"))
-    for words in found.warnings:
-        print(strip_control_chars(f"{'- ' if markdown else 'note: '}{words}"))
+    for placement in leaderboard.places:
+        for note in placement.notes:
+            print(strip_control_chars(f"{'- ' if markdown else '* '}{placement.agent}: {note}"))
+    for warning in leaderboard.warnings:
+        print(strip_control_chars(f"{'- ' if markdown else 'note: '}{warning}"))
 
 
-def _leaderboard_row(place: Placement) -> ListRow:
-    cell = place.overall
-    span = (
-        ""
-        if place.low is None
-        else f"{place.low}"
-        if place.low == place.high
-        else f"{place.low} to {place.high}"
-    )
+def _leaderboard_row(placement: Placement) -> ListRow:
+    cell, low, high = placement.overall, placement.low, placement.high
+    interval = "-" if low is None else f"{low}" if low == high else f"{low} to {high}"
     return {
-        "rank": place.rank or "-",
-        "95 %": span or "-",
-        "entrant": strip_control_chars(place.agent) + (" *" if place.notes else ""),
+        "rank": placement.rank or "-",
+        "95% interval": interval,
+        "agent": strip_control_chars(placement.agent) + (" *" if placement.notes else ""),
         "success": _format_estimate(cell.success_rate),
         "paper's rule": format_rate(cell.improved_rate.value),
         "improvement": format_percent(cell.improvement.value),
         "valid": format_rate(cell.valid_rate.value),
         "runs": cell.runs,
         "faults": cell.faults,
-        **_cost_columns(cell.per_run, cell),
+        **_cost_columns(cell),
     }
 
 
-def _cost_columns(spend: Spend | None, cell: Cell) -> ListRow:
-    per = cell.per_success
+def _cost_columns(cell: Cell) -> ListRow:
+    per_run, per_success = cell.per_run, cell.per_success
     return {
-        "time a run": format_duration(spend.seconds) if spend else "-",
-        "tokens a run": f"{spend.tokens:,.0f}" if spend else "-",
-        "dollars a success": f"{per.dollars:.2f}" if per else "-",
+        "time per run": format_duration(per_run.seconds) if per_run else "-",
+        "tokens per run": f"{per_run.tokens:,.0f}" if per_run else "-",
+        "dollars per success": f"{per_success.dollars:.2f}" if per_success else "-",
     }
 
 
@@ -127,7 +116,7 @@ def _format_estimate(estimate: Estimate) -> str:
 
 
 def markdown_lines(rows: Sequence[ListRow]) -> Iterator[str]:
-    """A table; nothing that an agent's author wrote can end a cell or be markup."""
+    """A Markdown table; names are escaped, so that they cannot end a cell or contain markup."""
     yield f"| {' | '.join(rows[0])} |"
     yield f"|{'---|' * len(rows[0])}"
     for row in rows:
@@ -135,5 +124,5 @@ def markdown_lines(rows: Sequence[ListRow]) -> Iterator[str]:
 
 
 def _escape_markdown(text: str) -> str:
-    marks = "\\`*_[]<>|"
-    return "".join(f"\\{letter}" if letter in marks else letter for letter in text).replace("\n", " ")
+    special = "\\`*_[]<>|"
+    return "".join(f"\\{char}" if char in special else char for char in text).replace("\n", " ")

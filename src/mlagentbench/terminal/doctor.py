@@ -1,4 +1,4 @@
-"""What isolation, limits, GPU and runtimes this machine has."""
+"""`doctor`: which isolation, limits, GPU and runtimes this machine has."""
 
 import os
 import shutil
@@ -14,9 +14,13 @@ from mlagentbench.sandbox.selection import choose_unprivileged_uid, create_sandb
 from mlagentbench.system.cache import cache_dir, require_writable_cache, temporary_dir
 from mlagentbench.system.hardware import detect_hardware
 
+MIN_FREE_CACHE_GB = 2
+SANDBOX_TEST_TIMEOUT_S = 60
+MAX_ERROR_CHARS = 300
+
 
 class DoctorCheck(Record):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     what: str
     good: bool
@@ -25,7 +29,7 @@ class DoctorCheck(Record):
 
 
 def run_checks() -> list[DoctorCheck]:
-    """Everything that a run depends on, tried for real."""
+    """Check everything a run depends on by actually using it."""
     return [
         _describe_hardware(),
         _check_isolation(),
@@ -39,37 +43,29 @@ def run_checks() -> list[DoctorCheck]:
 
 
 def _describe_hardware() -> DoctorCheck:
-    found = detect_hardware()
-    detail = (
-        f"{found.cores} cores, {found.cpu}, {found.memory_gb:g} GB, {found.system}, Python {found.python}"
+    machine = detect_hardware()
+    detail = f"{machine.cores} cores, {machine.cpu}, {machine.memory_gb:g} GB"
+    return DoctorCheck(
+        what="machine", good=True, detail=f"{detail}, {machine.system}, Python {machine.python}"
     )
-    return DoctorCheck(what="machine", good=True, detail=detail)
 
 
 def _check_isolation() -> DoctorCheck:
     if not shutil.which("bwrap"):
-        return DoctorCheck(
-            what="isolation", good=False, detail="bubblewrap is missing: apt-get install bubblewrap"
-        )
-    version = subprocess.run(
-        ["bwrap", "--version"], capture_output=True, text=True, check=False
-    ).stdout.strip()
-    tried = [
-        "--unshare-all",
-        "--unshare-user",
-        "--disable-userns",
-        "--die-with-parent",
-        "--ro-bind",
-        "/",
-        "/",
-        "true",
-    ]
-    outcome = subprocess.run(["bwrap", *tried], capture_output=True, text=True, check=False)
-    if outcome.returncode != 0:
-        reason = f"{version} cannot make namespaces here: {outcome.stderr.strip()[:200]}"
-        return DoctorCheck(what="isolation", good=False, detail=reason)
-    user = "as an unprivileged user of each run's own" if os.geteuid() == 0 else "as you"
+        detail = "bubblewrap is not installed; install it with: apt-get install bubblewrap"
+        return DoctorCheck(what="isolation", good=False, detail=detail)
+    version = _run_bwrap("--version").stdout.strip()
+    options = ("--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent")
+    test = _run_bwrap(*options, "--ro-bind", "/", "/", "true")
+    if test.returncode != 0:
+        detail = f"{version} cannot create namespaces on this machine: {test.stderr.strip()[:200]}"
+        return DoctorCheck(what="isolation", good=False, detail=detail)
+    user = "as a separate unprivileged user for each run" if os.geteuid() == 0 else "as the current user"
     return DoctorCheck(what="isolation", good=True, detail=f"{version}; commands run {user}")
+
+
+def _run_bwrap(*args: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(["bwrap", *args], capture_output=True, text=True, check=False)
 
 
 def _check_seccomp() -> DoctorCheck:
@@ -79,25 +75,23 @@ def _check_seccomp() -> DoctorCheck:
         size = len(seccomp.build_filter()) // 8
     except BenchError as error:
         return DoctorCheck(what="system calls", good=False, detail=str(error))
-    return DoctorCheck(what="system calls", good=True, detail=f"seccomp filter of {size} instructions")
+    return DoctorCheck(what="system calls", good=True, detail=f"seccomp filter with {size} instructions")
 
 
 def _check_limits() -> DoctorCheck:
-    kept = find_controller_folders()
-    version = "2" if len(set(kept.values())) < len(kept) else "1"
-    if {"memory", "pids"} <= set(kept):
+    controllers = find_controller_folders()
+    version = "2" if len(set(controllers.values())) < len(controllers) else "1"
+    if {"memory", "pids"} <= set(controllers):
         Cgroup(2**30, 10).close()
-        return DoctorCheck(
-            what="limits", good=True, detail=f"memory and processes by cgroup version {version}"
-        )
-    detail = "no cgroup is delegated to us: memory by a watchdog, processes by rlimit"
+        detail = f"cgroup version {version} limits memory and processes"
+    else:
+        detail = "no delegated cgroup: a watchdog limits memory, rlimit limits processes"
     return DoctorCheck(what="limits", good=True, detail=detail)
 
 
 def _describe_gpu() -> DoctorCheck:
-    return DoctorCheck(
-        what="GPU", good=True, detail=detect_hardware().gpu or "none (the open edition needs none)"
-    )
+    detail = detect_hardware().gpu or "none (not needed for the open edition)"
+    return DoctorCheck(what="GPU", good=True, detail=detail)
 
 
 def _check_runtimes() -> list[DoctorCheck]:
@@ -105,42 +99,41 @@ def _check_runtimes() -> list[DoctorCheck]:
 
 
 def _check_runtime(name: str) -> DoctorCheck:
-    found, what = find_runtime(name), f"runtime {name}"
-    if not found.is_built:
-        return DoctorCheck(
-            what=what, good=True, detail="not built yet; the first run that needs it builds it"
-        )
-    works, detail = _try_sandbox(found, "bwrap")
-    return DoctorCheck(what=what, good=works, detail=f"{detail}, {found.folder}" if works else detail)
+    runtime, what = find_runtime(name), f"runtime {name}"
+    if not runtime.is_built:
+        return DoctorCheck(what=what, good=True, detail="not built yet; built by the first run that needs it")
+    works, detail = _try_sandbox(runtime, "bwrap")
+    return DoctorCheck(what=what, good=works, detail=f"{detail}, {runtime.folder}" if works else detail)
 
 
 def _check_container_engines() -> list[DoctorCheck]:
-    """Container engines, if there are any; nobody needs one, so that none is wrong."""
-    built = [found for found in map(find_runtime, runtime_names()) if found.is_built]
-    found = []
+    """Check installed container engines; they are optional, so that a missing one is no error."""
+    built = [runtime for runtime in map(find_runtime, runtime_names()) if runtime.is_built]
+    checks = []
     for engine in ("podman", "docker"):
-        if shutil.which(engine):
-            works, detail = (
-                _try_sandbox(built[0], engine) if built else (False, "no runtime is built to try it with")
-            )
-            detail = f"{detail}; for --sandbox {engine}" if works else f"cannot be used: {detail}"
-            found.append(DoctorCheck(what=engine, good=works, needed=False, detail=detail))
-    return found
+        if not shutil.which(engine):
+            continue
+        works, detail = _try_sandbox(built[0], engine) if built else (False, "no runtime is built")
+        detail = f"{detail}; use it with --sandbox {engine}" if works else f"cannot be used: {detail}"
+        checks.append(DoctorCheck(what=engine, good=works, needed=False, detail=detail))
+    return checks
 
 
-def _try_sandbox(with_: Runtime, isolation: str) -> tuple[bool, str]:
-    """Whether a command works in a sandbox, and how quickly, or why not."""
+def _try_sandbox(runtime: Runtime, isolation: str) -> tuple[bool, str]:
+    """Run a command in a sandbox; returns whether it worked, and its duration or the error."""
     try:
         with temporary_dir() as folder, CommandOutput() as output:
-            owner = choose_unprivileged_uid("doctor")
-            if owner:
-                os.chown(folder, owner, owner)
+            uid = choose_unprivileged_uid("doctor")
+            if uid:
+                os.chown(folder, uid, uid)
             command = ["python", "-c", "import numpy; print(numpy.__version__)"]
-            done = create_sandbox(isolation).run(command, SandboxSpec(folder, with_, uid=owner), 60, output)
+            spec = SandboxSpec(folder, runtime, uid=uid)
+            execution = create_sandbox(isolation).run(command, spec, SANDBOX_TEST_TIMEOUT_S, output)
     except (BenchError, OSError) as error:
         return False, str(error)
-    works = done.exit_code == 0
-    return works, f"works inside the sandbox ({done.seconds:.2f} s)" if works else output.text[-300:]
+    if execution.exit_code != 0:
+        return False, output.text[-MAX_ERROR_CHARS:]
+    return True, f"works inside the sandbox ({execution.seconds:.2f} s)"
 
 
 def _check_cache() -> DoctorCheck:
@@ -148,5 +141,6 @@ def _check_cache() -> DoctorCheck:
         require_writable_cache()
     except BenchError as error:
         return DoctorCheck(what="cache", good=False, detail=str(error))
-    free = shutil.disk_usage(cache_dir()).free / 1e9
-    return DoctorCheck(what="cache", good=free > 2, detail=f"{cache_dir()}, {free:.0f} GB free")
+    free_gb = shutil.disk_usage(cache_dir()).free / 1e9
+    detail = f"{cache_dir()}, {free_gb:.0f} GB free"
+    return DoctorCheck(what="cache", good=free_gb > MIN_FREE_CACHE_GB, detail=detail)

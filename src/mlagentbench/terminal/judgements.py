@@ -1,4 +1,4 @@
-"""What models judged, for people: never without saying that it is judged."""
+"""Scores by judge models, always marked as opinions."""
 
 from collections.abc import Sequence
 
@@ -9,24 +9,28 @@ from mlagentbench.process.judgements import Judgement, RunJudgements
 from mlagentbench.process.phrases import format_steps
 
 
-def show_judgement(run: Run, judged: RunJudgements) -> None:
-    """The last judgement of a run."""
-    latest, count = judged.latest, len(judged.judgements)
-    print(f"{run.name}: judged by {latest.model}, which is an opinion and no measurement (judging {count})")
+def show_judgement(run: Run, judgements: RunJudgements) -> None:
+    """Print the latest judgement of a run."""
+    latest, count = judgements.latest, len(judgements.judgements)
+    print(f"{run.name}: judged by {latest.model} (an opinion, not a measurement; judgement {count})")
     for mark in latest.marks:
         steps = f" ({format_steps(mark.steps)})" if mark.steps else ""
         print(f"  {mark.score}  {mark.criterion}: {strip_control_chars(mark.sentence)}{steps}")
 
 
-def show_agreement(found: Agreement | None) -> None:
-    """How far two judgings agree, if there were two."""
-    if found:
-        kappa = "not defined" if found.kappa is None else f"{found.kappa:.2f}"
-        same = f"{found.exact:.0%} the same, {found.within_one:.0%} within one, weighted kappa {kappa}"
-        print(f"two judgings of {found.runs} runs, {found.scores} scores: {same}")
+def show_agreement(agreement: Agreement | None) -> None:
+    """Print how far two judgements of the same runs agree, if there are two."""
+    if agreement:
+        kappa = "undefined" if agreement.kappa is None else f"{agreement.kappa:.2f}"
+        print(
+            f"agreement of two judgements of {agreement.runs} runs ({agreement.scores} scores):"
+            f" {agreement.exact:.0%} identical, {agreement.within_one:.0%} within one point,"
+            f" weighted kappa {kappa}"
+        )
 
 
-def show_judging_cost(done: Sequence[Judgement]) -> None:
-    """What was just paid for judging, apart from what runs cost."""
-    tokens, dollars = sum(one.tokens for one in done), sum(one.dollars for one in done)
-    print(f"spent on judging, apart from what runs cost: {tokens:,} tokens, {dollars:.4f} dollars")
+def show_judging_cost(judgements: Sequence[Judgement]) -> None:
+    """Print the cost of judging, which is not part of the cost of the runs."""
+    tokens = sum(judgement.tokens for judgement in judgements)
+    dollars = sum(judgement.dollars for judgement in judgements)
+    print(f"cost of judging (not part of the runs' cost): {tokens:,} tokens, ${dollars:.4f}")

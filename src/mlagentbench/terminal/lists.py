@@ -1,7 +1,8 @@
-"""What there is: tasks, agents, actions, models, runtimes."""
+"""`list`: tasks, agents, actions, models and runtimes; and tables for the terminal."""
 
 import inspect
 import os
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,33 +10,48 @@ from mlagentbench.errors import UsageError
 from mlagentbench.formatting import format_score
 
 ListRow = dict[str, Any]
-MAX_CELL_CHARS = 100  # characters of a cell; --json has them all
+MAX_CELL_CHARS = 100  # longer cells are cut; --json prints them completely
+PIPE_WIDTH = 100_000  # characters; no line is wrapped in a pipe
 
 
 def collect_rows(what: str) -> list[ListRow]:
-    """One row for each thing of a kind."""
-    kinds: Mapping[str, Callable[[], list[ListRow]]] = {
+    """One row for each task, agent, action, model or runtime."""
+    collectors: Mapping[str, Callable[[], list[ListRow]]] = {
         "tasks": _task_rows,
         "agents": _agent_rows,
         "actions": _action_rows,
         "models": _model_rows,
         "runtimes": _runtime_rows,
     }
-    if what not in kinds:
-        raise UsageError(f"there is no list of {what!r}; there are: {', '.join(kinds)}")
-    return kinds[what]()
+    if what not in collectors:
+        raise UsageError(f"no such list: {what!r}; available: {', '.join(collectors)}")
+    return collectors[what]()
 
 
-def show_table(found: list[ListRow]) -> None:
-    """A table that fits a terminal and a pipe."""
-    if not found:
+def show_table(rows: list[ListRow]) -> None:
+    """Print a table: columns are fitted to the width of a terminal, and never wrapped in a pipe."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    if not rows:
         print("none")
         return
-    cells = [[_format_cell(value) for value in row.values()] for row in found]
-    heads = [name.replace("_", " ") for name in found[0]]
-    widths = [max(len(row[i]) for row in [heads, *cells]) for i in range(len(heads))]
-    for row in [heads, ["-" * width for width in widths], *cells]:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
+    for name, value in rows[0].items():
+        is_number = isinstance(value, int | float)
+        table.add_column(
+            Text(name.replace("_", " ")), justify="right" if is_number else "left", overflow="fold"
+        )
+    for row in rows:
+        table.add_row(*(Text(_format_cell(value)) for value in row.values()))
+    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    # In a very narrow terminal, overlong lines are better than columns of one character.
+    width = max(console.width, console.measure(table).minimum)
+    lines = console.render_lines(table, console.options.update(width=width), pad=False)
+    for line in lines:
+        print("".join(segment.text for segment in line).rstrip())
 
 
 def _format_cell(value: object) -> str:
@@ -48,34 +64,34 @@ def _format_cell(value: object) -> str:
 def _task_rows() -> list[ListRow]:
     from mlagentbench.task import Task
 
-    found = []
+    rows = []
     for task in map(Task.load, Task.names()):
-        edition = task.edition("open")
+        open_edition = task.edition("open")
         arrow = "↑" if task.config.better == "higher" else "↓"
-        found.append(
+        rows.append(
             {
                 "task": task.name,
                 "category": task.config.category,
                 "modality": task.config.modality,
                 "metric": f"{task.config.metric} {arrow}",
-                "baseline": edition.baseline.mean if edition.baseline else None,
-                "reference": edition.reference,
-                **{f"{name}_edition": each.size for name, each in task.config.editions.items()},
+                "baseline": open_edition.baseline.mean if open_edition.baseline else None,
+                "reference": open_edition.reference,
+                **{f"{name}_edition": edition.size for name, edition in task.config.editions.items()},
             }
         )
-    return found
+    return rows
 
 
 def _agent_rows() -> list[ListRow]:
     from mlagentbench import discovery
     from mlagentbench.agents.base import load_agent_class
 
-    found = []
+    rows = []
     for name in discovery.plugin_names("agents"):
-        kind = load_agent_class(name)
-        who = "contestant" if kind.ranked else "check of the task"
-        found.append({"agent": name, "is_a": who, "what_it_does": _first_line(kind)})
-    return found
+        agent_class = load_agent_class(name)
+        kind = "agent" if agent_class.ranked else "task check"
+        rows.append({"agent": name, "type": kind, "what_it_does": _first_line(agent_class)})
+    return rows
 
 
 def _action_rows() -> list[ListRow]:
@@ -96,51 +112,47 @@ def _model_rows() -> list[ListRow]:
     from mlagentbench import discovery
     from mlagentbench.providers.names import COMPATIBLE_KEY_VARIABLE, PROVIDERS
 
-    found = []
+    rows = []
     for name in discovery.plugin_names("models"):
-        form, _, what = _first_line(discovery.load_plugin("models", name)).partition(" ")
-        if name != "hosted":  # which is the rows below
-            found.append({"model": form, "key": None, "what_it_is": what.removeprefix("is ")})
+        spec, _, description = _first_line(discovery.load_plugin("models", name)).partition(" ")
+        # The providers of hosted models have a row each, below.
+        if name != "hosted":
+            rows.append({"model": spec, "key": None, "what_it_is": description.removeprefix("is ")})
     for name, provider in PROVIDERS.items():
-        found.append(
-            {
-                "model": f"{name}:MODEL",
-                "key": _describe_keys(provider.key_variables),
-                "what_it_is": provider.description,
-            }
-        )
-    compatible = "any server that speaks OpenAI's chat completions"
-    return [
-        *found,
-        {
-            "model": "http://HOST:PORT/v1#MODEL",
-            "key": _describe_keys((COMPATIBLE_KEY_VARIABLE,)),
-            "what_it_is": compatible,
-        },
-    ]
+        keys = _describe_keys(provider.key_variables)
+        rows.append({"model": f"{name}:MODEL", "key": keys, "what_it_is": provider.description})
+    compatible = {
+        "model": "http://HOST:PORT/v1#MODEL",
+        "key": _describe_keys((COMPATIBLE_KEY_VARIABLE,)),
+        "what_it_is": "any server with an OpenAI-compatible chat completions API",
+    }
+    return [*rows, compatible]
 
 
-def _describe_keys(names: tuple[str, ...]) -> str:
-    there = [name for name in names if os.environ.get(name)]
-    return f"{there[0]}, set" if there else " or ".join(names)
+def _describe_keys(variables: tuple[str, ...]) -> str:
+    """The environment variables that can hold the key, or the one that is set."""
+    for variable in variables:
+        if os.environ.get(variable):
+            return f"{variable}, set"
+    return " or ".join(variables)
 
 
 def _runtime_rows() -> list[ListRow]:
     from mlagentbench.runtimes.base import REQUIREMENTS_FOLDER, find_runtime, read_requirements, runtime_names
 
-    return [
-        {
-            "runtime": name,
-            "built": "yes" if find_runtime(name).is_built else "no",
-            "what_it_is_for": (REQUIREMENTS_FOLDER / f"{name}.txt")
-            .read_text()
-            .partition(".")[0]
-            .lstrip("# "),
-            "packages": ", ".join(read_requirements(name)),
-        }
-        for name in runtime_names()
-    ]
+    rows = []
+    for name in runtime_names():
+        first_sentence = (REQUIREMENTS_FOLDER / f"{name}.txt").read_text().partition(".")[0]
+        rows.append(
+            {
+                "runtime": name,
+                "built": "yes" if find_runtime(name).is_built else "no",
+                "what_it_is_for": first_sentence.lstrip("# "),
+                "packages": ", ".join(read_requirements(name)),
+            }
+        )
+    return rows
 
 
-def _first_line(thing: object) -> str:
-    return (inspect.getdoc(thing) or "").split("\n")[0]
+def _first_line(documented: object) -> str:
+    return (inspect.getdoc(documented) or "").split("\n")[0]

@@ -1,4 +1,4 @@
-"""A batch as it goes on: a table that redraws itself in a terminal, a line for each run that ends in a pipe."""
+"""The progress of a batch: a table that is redrawn in a terminal, one line per finished run in a pipe."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -28,105 +28,100 @@ STATE_STYLES = {
     "stopped": "magenta",
     "queued": "dim",
 }
-RESERVED_LINES = 6  # lines of a terminal that are not for runs
+RESERVED_LINES = 6  # of the terminal's height, not used for runs
 
 
 @contextmanager
 def progress_display() -> Iterator[Callable[[BatchStatus], None]]:
-    """Something that is given one view after another."""
+    """A callback that displays each status it is given."""
     console = Console(stderr=True)
     if not sys.stderr.isatty():
         yield ProgressLines().show
         return
     with Live(console=console, auto_refresh=False, transient=True) as live:
-        yield lambda view: live.update(status_table(view, console.height - RESERVED_LINES), refresh=True)
+        yield lambda status: live.update(status_table(status, console.height - RESERVED_LINES), refresh=True)
 
 
 class ProgressLines:
-    """Tells of each run once that it ended, and of nothing that was so from the beginning."""
+    """Prints one line for each run that ends; runs that had ended before are not printed."""
 
     def __init__(self) -> None:
         self._states: dict[str, tuple[str, int]] | None = None
 
-    def show(self, view: BatchStatus) -> None:
-        """Say what is new."""
-        before, self._states = self._states, {each.name: (each.state, each.faults) for each in view.runs}
+    def show(self, status: BatchStatus) -> None:
+        """Print what changed since the last status."""
+        before, self._states = self._states, {run.name: (run.state, run.faults) for run in status.runs}
         if before is None:
-            print_progress(format_totals(view.totals))
+            print_progress(format_totals(status.totals))
             return
-        for each in view.runs:
-            was = before.get(each.name)
-            if each.state in ("finished", "fault") and was != self._states[each.name]:
-                print_progress(f"{each.name}: {format_outcome(each)}")
-            elif each.state == "stopped" and was and was[0] == "running":  # and not just about to begin
-                print_progress(f"{each.name}: stopped after {each.steps} steps")
+        for run in status.runs:
+            previous = before.get(run.name)
+            if run.state in ("finished", "fault") and previous != self._states[run.name]:
+                print_progress(f"{run.name}: {format_outcome(run)}")
+            # A run that is about to start is "stopped", too.
+            elif run.state == "stopped" and previous and previous[0] == "running":
+                print_progress(f"{run.name}: stopped after {run.steps} steps")
 
 
-def status_table(view: BatchStatus, rows: int) -> Table:
-    """The totals, and one line for each run that is under way; with nothing under way, all of them."""
-    chosen = [each for each in view.runs if each.state == "running"] or list(view.runs)
+def status_table(status: BatchStatus, max_rows: int) -> Table:
+    """The totals and one row per running run; if none is running, one row for every run."""
+    runs = [run for run in status.runs if run.state == "running"] or list(status.runs)
+    max_rows = max(max_rows, 1)
     outer, inner = Table.grid(), Table.grid(padding=(0, 2))
-    for each in chosen[: max(rows, 1)]:
-        who = " ".join(filter(None, (each.agent, each.model)))
-        cells = (
-            each.task,
-            who,
-            str(each.seed),
-            f"step {each.steps}",
-            format_duration(each.seconds),
-            format_cost(each),
-        )
+    for run in runs[:max_rows]:
+        agent = " ".join(filter(None, (run.agent, run.model)))
+        duration = format_duration(run.seconds)
+        cells = (run.task, agent, str(run.seed), f"step {run.steps}", duration, format_cost(run))
         inner.add_row(
-            Text(each.state, STATE_STYLES[each.state]),
+            Text(run.state, STATE_STYLES[run.state]),
             *map(Text, map(strip_control_chars, cells)),
-            Text(format_outcome(each), "dim"),
+            Text(format_outcome(run), "dim"),
         )
-    outer.add_row(Text(format_totals(view.totals), "bold"))
+    outer.add_row(Text(format_totals(status.totals), "bold"))
     outer.add_row(inner)
-    if len(chosen) > rows:
-        outer.add_row(Text(f"and {len(chosen) - max(rows, 1)} more", "dim"))
+    if len(runs) > max_rows:
+        outer.add_row(Text(f"and {len(runs) - max_rows} more", "dim"))
     return outer
 
 
-def format_totals(sums: BatchTotals) -> str:
-    """The sums in one line."""
-    told = f"{sums.done} of {sums.runs} done ({sums.success} success, {sums.invalid} invalid)"
+def format_totals(totals: BatchTotals) -> str:
+    """The totals of a batch in one line."""
+    text = f"{totals.done} of {totals.runs} done ({totals.success} success, {totals.invalid} invalid)"
     for name in ("fault", "running", "stopped", "queued"):
-        if count := getattr(sums, name):
-            told += f", {count} {name}"
-    told += f", {sums.unplanned} of an earlier plan" if sums.unplanned else ""
-    told += f" · {sums.hours:.2f} h" if sums.hours >= 0.01 else ""
-    told += f", {sums.tokens:,} tokens, ${sums.dollars:.2f}" if sums.tokens else ""
-    if sums.seconds_left and sums.done < sums.runs:
-        told += f" · about {format_duration(sums.seconds_left)} left"
-    return told
+        if count := getattr(totals, name):
+            text += f", {count} {name}"
+    text += f", {totals.unplanned} from an earlier plan" if totals.unplanned else ""
+    text += f" · {totals.hours:.2f} h" if totals.hours >= 0.01 else ""
+    text += f", {totals.tokens:,} tokens, ${totals.dollars:.2f}" if totals.tokens else ""
+    if totals.seconds_left and totals.done < totals.runs:
+        text += f" · about {format_duration(totals.seconds_left)} left"
+    return text
 
 
-def format_cost(each: RunStatus) -> str:
-    """What models cost."""
-    return f"${each.dollars:.2f}" if each.tokens else ""
+def format_cost(run: RunStatus) -> str:
+    """The cost of model calls; empty if there were none."""
+    return f"${run.dollars:.2f}" if run.tokens else ""
 
 
-def format_outcome(each: RunStatus) -> str:
-    """What came of a run, or what it does now."""
-    if each.state == "fault":
-        return strip_control_chars(f"fault {each.faults}: {each.note}")
-    if each.state != "finished":
-        return strip_control_chars(each.action or each.note)
-    verdict = "success" if each.success else "no success" if each.valid else f"invalid: {each.note}"
-    return strip_control_chars(
-        f"{format_score(each.score)}, {verdict} ({each.ending} after {each.steps} steps, {format_duration(each.seconds)})"
-    )
+def format_outcome(run: RunStatus) -> str:
+    """The outcome of a run, or its current action."""
+    if run.state == "fault":
+        return strip_control_chars(f"fault {run.faults}: {run.note}")
+    if run.state != "finished":
+        return strip_control_chars(run.action or run.note)
+    verdict = "success" if run.success else "no success" if run.valid else f"invalid: {run.note}"
+    ending = f"{run.ending} after {run.steps} steps, {format_duration(run.seconds)}"
+    return strip_control_chars(f"{format_score(run.score)}, {verdict} ({ending})")
 
 
-def summarize_batch(ended: BatchOutcome, folder: Path) -> Iterator[str]:
-    """What to know when it is over."""
-    yield format_totals(ended.status.totals)
-    for name, trouble in ended.errors.items():
-        yield f"{name}: {strip_control_chars(trouble)}"
-    for each in ended.status.runs:
-        if each.planned and each.state == "fault" and each.name not in ended.errors:
-            yield f"{each.name}: given up after {each.faults} tries: {strip_control_chars(each.note)}"
-    if ended.stop_reason:
-        yield f"{strip_control_chars(ended.stop_reason)}. All progress is saved; run the same command to continue."
-    yield f"look at it with: {format_command('watch', str(folder))}"
+def summarize_batch(outcome: BatchOutcome, folder: Path) -> Iterator[str]:
+    """The lines to print at the end of a batch."""
+    yield format_totals(outcome.status.totals)
+    for name, error in outcome.errors.items():
+        yield f"{name}: {strip_control_chars(error)}"
+    for run in outcome.status.runs:
+        if run.planned and run.state == "fault" and run.name not in outcome.errors:
+            yield f"{run.name}: gave up after {run.faults} attempts: {strip_control_chars(run.note)}"
+    if outcome.stop_reason:
+        yield f"{strip_control_chars(outcome.stop_reason)}; to continue, run the same command again"
+    yield f"show the batch with: {format_command('watch', str(folder))}"

@@ -1,4 +1,4 @@
-"""`show`: a run, one step of it, what it changed; or a task's card. Of a run only its folder is needed."""
+"""`show`: a run, one of its steps, a diff, or a task. A run needs only its folder."""
 
 import json
 from pathlib import Path
@@ -12,11 +12,17 @@ from mlagentbench.preparation.prepare import PreparedData, find_prepared_data
 from mlagentbench.records import Result
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.task import Task
-from mlagentbench.terminal.trace import outside_accesses, show_diff, show_step, show_trace, show_verdict
+from mlagentbench.terminal.trace import (
+    read_unexpected_accesses,
+    show_diff,
+    show_step,
+    show_trace,
+    show_verdict,
+)
 
 
 def show_run(path: Path, step: int | None, diff: bool, as_json: bool, name: str = "") -> None:
-    """A run, or a part of it, for a person or for a program; `name` is what they call it, if not by its folder."""
+    """Print a run, one step or a diff; `name` is how the user named the run, if not by its folder."""
     folder = RunFolder(path)
     steps = folder.steps()
     if step is not None and not 1 <= step <= len(steps):
@@ -24,29 +30,33 @@ def show_run(path: Path, step: int | None, diff: bool, as_json: bool, name: str 
     console = _plain_console()
     if diff:
         text = _diff(folder, (step - 1, step) if step else (0, len(steps)))
-        print(json.dumps({"diff": text})) if as_json else show_diff(text, console)
+        _print_json({"diff": text}, indent=None) if as_json else show_diff(text, console)
     elif step:
-        strays = outside_accesses(folder, step)
+        accesses = read_unexpected_accesses(folder, step)
         if as_json:
-            print(
-                json.dumps(
-                    {**steps[step - 1].model_dump(mode="json"), "strays": strays},
-                    default=_to_json_value,
-                    indent=2,
-                )
-            )
+            _print_json({**steps[step - 1].model_dump(mode="json"), "unexpected_accesses": accesses})
         else:
-            show_step(steps[step - 1], strays, console)
+            show_step(steps[step - 1], accesses, console)
     elif as_json:
-        strayed = {each.number: found for each in steps if (found := outside_accesses(folder, each.number))}
-        told = {"run": folder.spec, "steps": steps, "result": folder.result, "strays": strayed}
-        print(json.dumps(told, default=_to_json_value, indent=2))
+        accesses_by_step = {
+            step.number: accesses
+            for step in steps
+            if (accesses := read_unexpected_accesses(folder, step.number))
+        }
+        _print_json(
+            {
+                "run": folder.spec,
+                "steps": steps,
+                "result": folder.result,
+                "unexpected_accesses": accesses_by_step,
+            }
+        )
     else:
         _show_whole_run(folder, console, name or str(folder.path))
 
 
 def _plain_console() -> Console:
-    """A console that breaks no line of ours, and finds no markup or links in what agents wrote."""
+    """A console that wraps no lines, and interprets no markup or links in the text of agents."""
     return Console(soft_wrap=True, markup=False, highlight=False, emoji=False)
 
 
@@ -57,26 +67,30 @@ def _show_whole_run(folder: RunFolder, console: Console, name: str) -> None:
     if result:
         show_verdict(result.replace(folder=name), folder.spec, console)
     else:
-        console.print(f"unfinished; go on with: {format_command('resume', name)}")
-    one = f"{format_command('show', name)} --step N"
-    console.print(f"a step in full: {one}; what it changed: {one} --diff", style="dim")
+        console.print(f"unfinished; resume with: {format_command('resume', name)}")
+    command = f"{format_command('show', name)} --step N"
+    console.print(f"one step: {command}; its changes: {command} --diff", style="dim")
 
 
 def show_result(result: Result) -> None:
-    """What came of a run."""
+    """Print the verdict of a run."""
     show_verdict(result, RunFolder(Path(result.folder)).spec, _plain_console())
 
 
-def _diff(folder: RunFolder, between: tuple[int, int]) -> str:
-    return folder.open_store(_find_data(folder), writable=False).diff(*between)
+def _diff(folder: RunFolder, steps: tuple[int, int]) -> str:
+    return folder.open_store(_find_data(folder), writable=False).diff(*steps)
 
 
 def _find_data(folder: RunFolder) -> PreparedData | None:
-    """The data, if this machine has it: without, files that were given and never changed have no content."""
+    """The task's data, if this machine has it; without it, unchanged input files have no content."""
     try:
         return find_prepared_data(Task.load(folder.spec.task), folder.spec.edition, folder.spec.hashes.data)
     except UsageError:
         return None
+
+
+def _print_json(value: object, indent: int | None = 2) -> None:
+    print(json.dumps(value, default=_to_json_value, indent=indent))
 
 
 def _to_json_value(value: object) -> object:
@@ -84,27 +98,22 @@ def _to_json_value(value: object) -> object:
 
 
 def show_task(name: str, as_json: bool) -> None:
-    """A task's card: what it is, what was measured on it, what the agent reads."""
+    """Print a task: its properties, its measured baselines, and the description that the agent reads."""
     task = Task.load(name)
     config = task.config
-    description = task.describe(next(iter(config.editions)))
     if as_json:
-        card = {"task": task.name, **config.model_dump(mode="json"), "description": description}
-        print(json.dumps(card, indent=2))
+        card = {"task": task.name, **config.model_dump(mode="json"), "description": task.description}
+        _print_json(card)
         return
     console = _plain_console()
     console.print(f"{task.name}: {config.title}", style="bold")
     console.print(f"{config.category} · {config.modality} · {config.metric} ({config.better} is better)")
     console.print(f"runtime {config.runtime} · submission {config.submission} · {config.limits.steps} steps")
     for edition_name, edition in config.editions.items():
-        known = edition.baseline
-        baseline = (
-            f"{format_score(known.mean)} ± {format_score(known.sd)} (n = {known.n})"
-            if known
-            else "not measured"
-        )
-        console.print(
-            f"{edition_name}: {edition.size}; baseline {baseline}; reference {format_score(edition.reference)}"
-        )
+        baseline = "not measured"
+        if measured := edition.baseline:
+            baseline = f"{format_score(measured.mean)} ± {format_score(measured.sd)} (n = {measured.n})"
+        reference = format_score(edition.reference)
+        console.print(f"{edition_name}: {edition.size}; baseline {baseline}; reference {reference}")
     console.print()
-    console.print(Markdown(description) if console.is_terminal else description.rstrip())
+    console.print(Markdown(task.description) if console.is_terminal else task.description.rstrip())

@@ -1,4 +1,4 @@
-"""`watch`: a batch, a run or a folder of runs as it goes on, from its files alone."""
+"""`watch`: the progress of a batch, a run or a folder of runs, read from its files only."""
 
 import sys
 import time
@@ -12,33 +12,34 @@ from mlagentbench.errors import UsageError
 from mlagentbench.runner.batch.batch_status import BatchFollower, BatchStatus
 from mlagentbench.terminal.progress import progress_display, status_table
 
-REFRESH_INTERVAL_S = 1.0  # seconds
+POLL_INTERVAL_S = 1.0
+MAX_POLL_LOAD = 1 / 20  # of the time is spent on reading
+PIPE_WIDTH = 200  # characters
 
 
-def poll_views(folder: Path, once: bool) -> Iterator[BatchStatus]:
-    """One look after another, until nothing goes on there any more."""
-    survey = BatchFollower(folder)
+def poll_status(folder: Path, once: bool) -> Iterator[BatchStatus]:
+    """Yield the status repeatedly until nothing is running any more."""
+    follower = BatchFollower(folder)
     while True:
         started = time.monotonic()
-        view = survey.refresh()
-        if not view.runs:
-            raise UsageError(f"no run lies in {folder}")
-        yield view
-        if once or not view.running:
+        status = follower.refresh()
+        if not status.runs:
+            raise UsageError(f"no runs found in {folder}")
+        yield status
+        if once or not status.running:
             return
-        time.sleep(max(REFRESH_INTERVAL_S, 20 * (time.monotonic() - started)))
+        time.sleep(max(POLL_INTERVAL_S, (time.monotonic() - started) / MAX_POLL_LOAD))
 
 
 def watch_folder(folder: Path, once: bool) -> None:
-    """Draw each look, and leave the last one standing, with all its runs."""
+    """Display the status until nothing is running; then print the last status with all runs."""
     last = None
-    with suppress(KeyboardInterrupt), progress_display() as show:
-        for last in poll_views(folder, once):
+    with suppress(KeyboardInterrupt), progress_display() as display:
+        for last in poll_status(folder, once):
             if not once:
-                show(last)
+                display(last)
     if last:
-        width = None if sys.stdout.isatty() else 200
-        everything = last.replace(going=False)
-        Console(width=width, soft_wrap=False, markup=False, highlight=False).print(
-            status_table(everything, 10**6)
+        console = Console(
+            width=None if sys.stdout.isatty() else PIPE_WIDTH, soft_wrap=False, markup=False, highlight=False
         )
+        console.print(status_table(last, max_rows=len(last.runs)))
