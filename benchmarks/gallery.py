@@ -59,7 +59,7 @@ SHOTS = (
         "#improvement",
         scheme="dark",
     ),
-    Shot("wrong", "What went wrong: each number links to its runs.", "#wrong"),
+    Shot("wrong", "What went wrong: each number links to its runs.", "#error-modes"),
     Shot("efficiency", "The cost of runs and of successes.", "#efficiency"),
     Shot("anytime", "The score that runs would have had if they had been stopped earlier.", "#anytime"),
     Shot("profile", "Performance profile: how close each agent comes to the best.", "#profile"),

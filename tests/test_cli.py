@@ -92,7 +92,7 @@ def test_mistakes_are_one_line_and_exit_code_two(
         (
             "list",
             "unicorns",
-        ): "there is no list of 'unicorns'; there are: tasks, agents, actions, models, runtimes",
+        ): "No such list: 'unicorns'. Available: tasks, agents, actions, models, runtimes.",
         ("resume", tmp_path): "is not a run",
         ("resume", tmp_path / "nowhere"): "is not a run",
         ("grade", tmp_path): "No runs found below",
@@ -198,7 +198,7 @@ def test_one_step_is_shown_in_full_and_what_it_changed(call: Callable[..., Said]
     _, out, _ = call("show", finished, "--step", 3, "--diff")
     assert "-GUESS = 9.5\n+GUESS = 95.0\n" in out
     assert json.loads(call("show", finished, "--step", 3, "--diff", "--json")[1])["diff"] == out
-    assert "no file was changed" in call("show", finished, "--step", 1, "--diff")[1]
+    assert "no files changed" in call("show", finished, "--step", 1, "--diff")[1]
     assert "+++ b/submission.csv" in call("show", finished, "--diff")[1]
     for wrong in (0, -1, 99):
         assert "has no step" in complaint(call("show", finished, "--step", wrong))

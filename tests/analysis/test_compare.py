@@ -74,13 +74,14 @@ def test_the_summary_sentence_names_a_better_agent_only_if_the_interval_excludes
     fair = make_runs("fair", "one", *[0.5, 0.0] * 4) + make_runs("fair", "two", *[0.5, 0.0] * 4)
     near = make_runs("near", "one", *[0.5, 0.0] * 4) + make_runs("near", "two", *[0.0, 0.5] * 4)
     assert summarize_comparison(compare(good, poor)).startswith(
-        "A, good, is better than B, poor: A minus B is +100.0 points"
+        "A (good) is better than B (poor): the difference in success (A minus B) is +100.0 percentage points"
     )
     assert summarize_comparison(compare(poor, good)).startswith(
-        "B, good, is better than A, poor: A minus B is -100.0 points"
+        "B (good) is better than A (poor): the difference in success (A minus B) is -100.0 percentage points"
     )
     assert summarize_comparison(compare(fair, near)).startswith(
-        "A, fair, and B, near, cannot be told apart: A minus B is +0.0 points"
+        "no significant difference between A (fair) and B (near):"
+        " the difference in success (A minus B) is +0.0 percentage points"
     )
 
 
@@ -155,7 +156,7 @@ def test_the_command_prints_text_or_json(make_runs: MakeRuns, cli: Cli, tmp_path
     assert (
         completed.returncode == 0
         and completed.stderr == ""
-        and completed.stdout.startswith("A, a, is better than B, b: ")
+        and completed.stdout.startswith("A (a) is better than B (b): ")
     )
     assert "note: only one task" in completed.stdout
     comparison = Comparison.model_validate(json.loads(cli("compare", *folders, "--json").stdout))

@@ -247,4 +247,4 @@ def test_a_folder_without_runs_cannot_be_watched(tmp_path: Path, cli: Cli) -> No
         assert (done.returncode, done.stdout) == (
             2,
             "",
-        ) and done.stderr == f"mlagentbench: no run lies in {tmp_path}\n"
+        ) and done.stderr == f"mlagentbench: No runs found in {tmp_path}\n"

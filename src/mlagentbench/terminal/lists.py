@@ -4,14 +4,18 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from mlagentbench.errors import UsageError
-from mlagentbench.formatting import format_score
+from mlagentbench.formatting import format_score, strip_control_chars
 
 ListRow = dict[str, Any]
 MAX_CELL_CHARS = 100  # longer cells are cut; --json prints them completely
+MAX_UNWRAPPED_CHARS = 24  # only wider columns are wrapped in a narrow terminal
+SEPARATOR_CHARS = 2  # between columns
 PIPE_WIDTH = 100_000  # characters; no line is wrapped in a pipe
+# A rich box with nothing but a line of dashes below the header.
+HEADER_RULE = "    \n    \n -  \n    \n    \n    \n    \n    \n"
 
 
 def collect_rows(what: str) -> list[ListRow]:
@@ -24,13 +28,14 @@ def collect_rows(what: str) -> list[ListRow]:
         "runtimes": _runtime_rows,
     }
     if what not in collectors:
-        raise UsageError(f"no such list: {what!r}; available: {', '.join(collectors)}")
+        raise UsageError(f"No such list: {what!r}. Available: {', '.join(collectors)}.")
     return collectors[what]()
 
 
 def show_table(rows: list[ListRow]) -> None:
     """Print a table: columns are fitted to the width of a terminal, and never wrapped in a pipe."""
-    from rich import box
+    from rich.box import Box
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -38,26 +43,28 @@ def show_table(rows: list[ListRow]) -> None:
     if not rows:
         print("none")
         return
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
-    for name, value in rows[0].items():
-        is_number = isinstance(value, int | float)
-        table.add_column(
-            Text(name.replace("_", " ")), justify="right" if is_number else "left", overflow="fold"
-        )
-    for row in rows:
-        table.add_row(*(Text(_format_cell(value)) for value in row.values()))
-    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
-    # In a very narrow terminal, overlong lines are better than columns of one character.
-    width = max(console.width, console.measure(table).minimum)
-    lines = console.render_lines(table, console.options.update(width=width), pad=False)
-    for line in lines:
+    table = Table(box=Box(HEADER_RULE, ascii=True), show_edge=False, pad_edge=False, collapse_padding=True)
+    cells = [[_format_cell(value) for value in row.values()] for row in rows]
+    min_width = 0
+    for index, (name, value) in enumerate(rows[0].items()):
+        header = name.replace("_", " ")
+        width = max(cell_len(text) for text in (header, *(row[index] for row in cells)))
+        justify: Literal["left", "right"] = "right" if isinstance(value, int | float) else "left"
+        no_wrap = width <= MAX_UNWRAPPED_CHARS
+        table.add_column(Text(header), justify=justify, no_wrap=no_wrap, overflow="fold")
+        min_width += min(width, MAX_UNWRAPPED_CHARS) + SEPARATOR_CHARS
+    for row in cells:
+        table.add_row(*map(Text, row))
+    # In a terminal that is too narrow for all columns, the lines are longer than the terminal is wide.
+    console = Console(width=max(Console().width, min_width) if sys.stdout.isatty() else PIPE_WIDTH)
+    for line in console.render_lines(table, pad=False):
         print("".join(segment.text for segment in line).rstrip())
 
 
 def _format_cell(value: object) -> str:
     if isinstance(value, float):
         return format_score(value)
-    text = "-" if value is None else str(value)
+    text = "-" if value is None else strip_control_chars(str(value))
     return text if len(text) <= MAX_CELL_CHARS else f"{text[: MAX_CELL_CHARS - 1]}…"
 
 

@@ -123,5 +123,6 @@ def summarize_batch(outcome: BatchOutcome, folder: Path) -> Iterator[str]:
         if run.planned and run.state == "fault" and run.name not in outcome.errors:
             yield f"{run.name}: gave up after {run.faults} attempts: {strip_control_chars(run.note)}"
     if outcome.stop_reason:
-        yield f"{strip_control_chars(outcome.stop_reason)}; to continue, run the same command again"
+        reason = strip_control_chars(outcome.stop_reason)
+        yield f"{reason}. All progress is saved; run the same command to continue."
     yield f"show the batch with: {format_command('watch', str(folder))}"

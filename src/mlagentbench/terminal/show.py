@@ -26,7 +26,7 @@ def show_run(path: Path, step: int | None, diff: bool, as_json: bool, name: str 
     folder = RunFolder(path)
     steps = folder.steps()
     if step is not None and not 1 <= step <= len(steps):
-        raise UsageError(f"{path} has no step {step}; it has {len(steps)} steps")
+        raise UsageError(f"{path} has no step {step}. It has {len(steps)} steps.")
     console = _plain_console()
     if diff:
         text = _diff(folder, (step - 1, step) if step else (0, len(steps)))
@@ -67,7 +67,7 @@ def _show_whole_run(folder: RunFolder, console: Console, name: str) -> None:
     if result:
         show_verdict(result.replace(folder=name), folder.spec, console)
     else:
-        console.print(f"unfinished; resume with: {format_command('resume', name)}")
+        console.print(f"unfinished; continue with: {format_command('resume', name)}")
     command = f"{format_command('show', name)} --step N"
     console.print(f"one step: {command}; its changes: {command} --diff", style="dim")
 
@@ -101,8 +101,9 @@ def show_task(name: str, as_json: bool) -> None:
     """Print a task: its properties, its measured baselines, and the description that the agent reads."""
     task = Task.load(name)
     config = task.config
+    description = task.describe(next(iter(config.editions)))
     if as_json:
-        card = {"task": task.name, **config.model_dump(mode="json"), "description": task.description}
+        card = {"task": task.name, **config.model_dump(mode="json"), "description": description}
         _print_json(card)
         return
     console = _plain_console()
@@ -116,4 +117,4 @@ def show_task(name: str, as_json: bool) -> None:
         reference = format_score(edition.reference)
         console.print(f"{edition_name}: {edition.size}; baseline {baseline}; reference {reference}")
     console.print()
-    console.print(Markdown(task.description) if console.is_terminal else task.description.rstrip())
+    console.print(Markdown(description) if console.is_terminal else description.rstrip())

@@ -24,7 +24,7 @@ def poll_status(folder: Path, once: bool) -> Iterator[BatchStatus]:
         started = time.monotonic()
         status = follower.refresh()
         if not status.runs:
-            raise UsageError(f"no runs found in {folder}")
+            raise UsageError(f"No runs found in {folder}")
         yield status
         if once or not status.running:
             return

@@ -70,10 +70,10 @@ def _prepare_output_dir(out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
         if not (out / MANIFEST_NAME).is_file():
             if any(out.iterdir()):
-                raise UsageError(f"{out} is not empty and contains no report; choose another folder with -o")
+                raise UsageError(f"{out} is not empty and contains no report. Choose another folder with -o.")
             write_if_changed(out / MANIFEST_NAME, ReportManifest().model_dump_json().encode())
     except OSError as error:
-        raise UsageError(f"cannot write a report to {out}: {error.strerror}") from error
+        raise UsageError(f"Cannot write a report to {out}: {error.strerror}") from error
 
 
 def _render_files(content: ReportContent) -> dict[str, bytes]:

@@ -35,14 +35,14 @@ class RunIndex:
 
     def __init__(self, root: Path) -> None:
         if not root.is_dir():
-            raise UsageError(f"no such folder: {root}")
+            raise UsageError(f"No such folder: {root}")
         self.root = root.resolve()
         self.is_single_run = (root / "run.json").is_file()
         self._followers: dict[Path, BatchFollower] = {}
         # A follower caches what it has read, so that only one thread may use it.
         self._lock = Lock()
         if not self.is_single_run and not self.list_runs():
-            raise UsageError(f"no runs found in {root}")
+            raise UsageError(f"No runs found in {root}")
 
     def list_runs(self) -> list[RunRow]:
         """The status of every run, including the queued runs of a batch."""

@@ -37,7 +37,7 @@ class ViewerServer(ThreadingHTTPServer):
             super().__init__((LOOPBACK, port), RequestHandler)
         except OSError as error:
             raise UsageError(
-                f"cannot serve on port {port}: {error.strerror}; use --port 0 for a free port"
+                f"Cannot serve on port {port}: {error.strerror}. Use --port 0 for a free port."
             ) from error
 
     @property
