@@ -72,7 +72,7 @@ def test_mistakes_are_one_line_and_exit_code_two(
     (tmp_path / "full" / "file").touch()
     (tmp_path / "none.py").write_text("x = 1\n")
     for args, sentence in {
-        ("run", "atlantis"): "no task 'atlantis'",
+        ("run", "atlantis"): "No such task: 'atlantis'",
         ("run", toy, "--agent", "genius"): "no agent 'genius'; there are: ",
         ("run", toy, "--agent", tmp_path / "missing.py"): "there is no file",
         ("run", toy, "--agent", tmp_path / "none.py"): "must define one Agent, not 0",
@@ -100,7 +100,7 @@ def test_mistakes_are_one_line_and_exit_code_two(
         ("show", tmp_path): "is not a run",
         ("show", tmp_path / "nowhere"): "neither the folder of a run nor a task",
         ("baseline", toy, "-n", "1"): "-n",
-        ("prepare", "atlantis"): "no task 'atlantis'",
+        ("prepare", "atlantis"): "No such task: 'atlantis'",
         ("prepare", toy, "--fresh", "--twin"): "choose one",
         ("prepare", toy, "--twin", "--data-only"): "Task toy has no twin",
     }.items():
@@ -261,7 +261,7 @@ def test_a_fault_is_exit_code_one_and_a_result(
     assert (code, result["ending"], result["score"], result["success"]) == (1, "fault", None, False)
     assert "ZeroDivisionError" in result["note"]
     code, out, _ = call("show", tmp_path / "run")
-    assert "FAULT, which counts for nothing" in out
+    assert "FAULT (not counted)" in out
     code, out, err = call("grade", tmp_path / "run")
     assert code == 1 and "TaskFault: toy/grade.py failed: ZeroDivisionError" in err
 
@@ -338,7 +338,7 @@ def test_ctrl_c_says_how_to_resume_and_leaves_nothing_running(
         harness.send_signal(number)
         out, err = harness.communicate(timeout=20)
     assert (harness.returncode, out) == (130, "")
-    assert err == f"mlagentbench: stopped; go on with: mlagentbench resume {tmp_path / 'run'}\n"
+    assert err == f"mlagentbench: stopped; continue with: mlagentbench resume {tmp_path / 'run'}\n"
     until(lambda: not running(mark))  # the kernel takes a moment
     assert "unfinished" in cli("show", tmp_path / "run").stdout
     Path(mark).touch()
@@ -421,7 +421,7 @@ def test_a_name_that_no_record_can_hold_is_a_mistake(cli: Cli, tmp_path: Path, t
     words[which] = name + (b".py" if which == "agent" else b"")
     command = [sys.executable, "-m", "mlagentbench", "run", words["task"], "--agent", words["agent"]]
     done = subprocess.run([*command, "--out", words["out"]], capture_output=True, check=False)
-    assert done.returncode == 2 and b"sl\\udcf6w" in done.stderr and b"is not UTF-8" in done.stderr
+    assert done.returncode == 2 and b"sl\\udcf6w" in done.stderr and b"is not valid UTF-8" in done.stderr
     assert not (tmp_path / "out").exists()
 
 

@@ -33,7 +33,7 @@ def test_every_agent_of_the_suite_loads() -> None:
 
 
 def test_an_unknown_agent_is_answered_with_those_that_exist() -> None:
-    with pytest.raises(UsageError, match=r"no agent 'genius'; there are: .*tuner.*--agent PATH\.py"):
+    with pytest.raises(UsageError, match=r"No such agent: 'genius'\. Available: .*tuner.*--agent PATH\.py"):
         agents.load_agent_class("genius")
 
 
@@ -50,9 +50,9 @@ def test_other_names_for_the_agent_and_abstract_ones_do_not_count(write) -> None
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (IMPORTS, "must define one Agent, not 0"),
-        (IMPORTS + ONE + TWO, "must define one Agent, not 2"),
-        (IMPORTS + "class Lazy(Agent): pass\n", "must define one Agent, not 0"),
+        (IMPORTS, "must define exactly one Agent, but defines 0"),
+        (IMPORTS + ONE + TWO, "must define exactly one Agent, but defines 2"),
+        (IMPORTS + "class Lazy(Agent): pass\n", "must define exactly one Agent, but defines 0"),
         ("def run(:\n", "cannot be imported: SyntaxError"),
         ("import nonexistent_package\n", "cannot be imported: ModuleNotFoundError"),
         ("1 / 0\n", "cannot be imported: ZeroDivisionError"),
@@ -68,34 +68,34 @@ def test_a_file_that_holds_no_agent_is_one_line(write, text: str, sentence: str)
 
 def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     for path in (tmp_path / "missing.py", tmp_path):
-        with pytest.raises(UsageError, match="there is no file"):
+        with pytest.raises(UsageError, match="No such file: "):
             discovery.load_module_from_file(path)
 
 
 def test_an_agent_that_cannot_be_made_is_one_line(write) -> None:
     kind = agents.load_agent_class(write(IMPORTS + ONE + "    def __init__(self): pass\n"))
-    with pytest.raises(UsageError, match="the agent One cannot be made: TypeError"):
+    with pytest.raises(UsageError, match="The agent One cannot be created: TypeError"):
         agents.instantiate_agent(kind, 0)
 
 
 @pytest.mark.parametrize(
     ("name", "options", "sentence"),
     [
-        ("act", {"window": 0}, "the option window of Act should be greater than 0, unlike 0"),
-        ("react", {"window": -1}, "the option window of React should be greater than 0, unlike -1"),
-        ("research", {"window": 0}, "the option window of Research should be greater than 0"),
-        ("autogpt", {"window": 0}, "the option window of Autogpt should be greater than 0"),
-        ("tools", {"window": 0}, "the option window of Tools should be greater than 0"),
-        ("tree", {"drafts": -1}, "the option drafts of Tree should be greater than or equal to 0"),
-        ("tree", {"mends": -1}, "the option mends of Tree should be greater than or equal to 0"),
-        ("tree", {"patience": 0}, "the option patience of Tree should be greater than 0"),
+        ("act", {"window": 0}, "The option window of Act should be greater than 0, not 0"),
+        ("react", {"window": -1}, "The option window of React should be greater than 0, not -1"),
+        ("research", {"window": 0}, "The option window of Research should be greater than 0"),
+        ("autogpt", {"window": 0}, "The option window of Autogpt should be greater than 0"),
+        ("tools", {"window": 0}, "The option window of Tools should be greater than 0"),
+        ("tree", {"drafts": -1}, "The option drafts of Tree should be greater than or equal to 0"),
+        ("tree", {"mends": -1}, "The option debug_attempts of Tree should be greater than or equal to 0"),
+        ("tree", {"patience": 0}, "The option patience of Tree should be greater than 0"),
         (
             "command",
             {"command": "x", "environment": "{bad"},
             "environment of Command should be a valid dictionary",
         ),
         ("command", {"command": "x", "environment": {"A=B": 1}}, "environment cannot set 'A=B'"),
-        ("command", {"command": "x\0"}, "a zero byte"),
+        ("command", {"command": "x\0"}, "contains a NUL character"),
     ],
 )
 def test_an_option_that_no_run_could_go_by_is_one_line_before_it_begins(

@@ -28,7 +28,7 @@ def trace(env: Environment) -> list[Step]:
 
 def test_an_unknown_action_is_answered_with_the_nearest_and_with_all(env: Environment, do: Do) -> None:
     seen = do(env, "Excute Script", script_name="train.py")
-    assert "there is no action 'Excute Script'. Did you mean Execute Script?" in seen
+    assert "No such action: 'Excute Script'. Did you mean Execute Script?" in seen
     assert "Final Answer" in seen and "Request Help" not in seen
     assert "Did you mean" not in do(env, "Dance")
     assert [step.failed for step in env.steps] == [True, True] and not env.done
@@ -38,7 +38,7 @@ def test_an_unknown_action_is_answered_with_the_nearest_and_with_all(env: Enviro
     ("args", "problem"),
     [
         ({}, "file_name is missing"),
-        ({"file_name": "x", "content": "y", "mode": "w"}, "mode is not an argument of it"),
+        ({"file_name": "x", "content": "y", "mode": "w"}, "mode is not an argument of this action"),
         ({"file_name": "x", "content": 5}, "content input should be a valid string"),
         ({"file_name": "x", "content": None}, "content input should be a valid string"),
         ({"file_name": ["x"], "content": "y"}, "file_name input should be a valid string"),
@@ -161,7 +161,7 @@ def test_a_full_workspace_is_put_back_and_the_agent_is_told(env: Environment, do
     script = "for name in ('big', 'bigger'): open(name, 'wb').truncate(2**27)\nopen('train.py', 'w').write('spoiled')\n"
     do(env, "Write File", file_name="fill.py", content=script)
     seen = do(env, "Execute Script", script_name="fill.py")
-    assert "the workspace is again as it was before this step" in seen
+    assert "the workspace was restored to its state before this step" in seen
     listed = do(env, "List Files")
     assert "big" not in listed and "fill.py" in listed
     assert "GUESS" in do(env, "Read File", file_name="train.py")
@@ -182,7 +182,7 @@ def test_a_history_that_grows_with_every_step_ends_at_its_limit(open_env: Open, 
 
 def test_a_file_action_that_fills_the_workspace_is_put_back_too(open_env: Open, do: Do) -> None:
     env = open_env(disk_gb=0.001)
-    assert "again as it was" in do(env, "Write File", file_name="big", content="x" * 2_000_000)
+    assert "the workspace was restored" in do(env, "Write File", file_name="big", content="x" * 2_000_000)
     assert "big" not in do(env, "List Files")
     env = open_env("many", files=50)
     do(env, "Write File", file_name="many.py", content="for i in range(100): open(f'f{i}', 'w')\n")
@@ -211,9 +211,9 @@ def test_an_interpreter_that_has_itself_woken_is_ended_and_what_it_did_is_undone
     assert do(env, "Python REPL", command=WAKES) == "(no output)"
     until((env.context.workspace.root / "late.txt").exists)
     seen = do(env, "List Files")
-    assert "late.txt" not in seen and "had itself woken, and was ended; the workspace is again" in seen
+    assert "late.txt" not in seen and "resumed after its step and was terminated; the workspace was restored" in seen
     assert do(env, "Python REPL", command="'kept' in globals()") == "False"
-    assert "woken" not in do(env, "List Files") and "late.txt" not in env.context.store.state(4)
+    assert "resumed" not in do(env, "List Files") and "late.txt" not in env.context.store.state(4)
 
 
 def test_no_command_begins_while_an_interpreter_is_awake(
@@ -221,9 +221,9 @@ def test_no_command_begins_while_an_interpreter_is_awake(
 ) -> None:
     do(env, "Python REPL", command="1")
     looks = iter([True, False, False])  # it wakes between the look before a step and the one at the gate
-    monkeypatch.setattr(Repl, "at_rest", property(lambda self: next(looks)))
+    monkeypatch.setattr(Repl, "stayed_paused", property(lambda self: next(looks)))
     seen = do(env, "Execute Script", script_name="train.py")
-    assert seen.startswith("Error: ") and "had itself woken" in seen and env.steps[-1].execution is None
+    assert seen.startswith("Error: ") and "resumed after its step" in seen and env.steps[-1].execution is None
     assert env.context.repl is None and "exit code 0" in do(env, "Execute Script", script_name="train.py")
 
 
@@ -234,7 +234,7 @@ def test_files_that_change_under_our_hands_end_who_changes_them_and_not_the_run(
         do(env, "Python REPL", command=RENAME_CODE)
         do(env, "Execute Script", script_name="train.py")
     told = "".join(step.observation for step in env.steps)
-    assert "what was stopped after its step had itself woken, and was ended" in told
+    assert "A background process resumed after its step and was terminated" in told
     assert env.fault is None
 
 
@@ -301,7 +301,7 @@ def test_read_only_files_that_were_changed_all_the_same_are_put_back(env: Enviro
     (env.context.workspace.root / "questions.csv").write_text("tampered with")
     (env.context.workspace.root / "data" / "deep" / "more.csv").unlink()
     seen = do(env, "Write File", file_name="notes", content="x")
-    assert "[read-only files were changed, and put back: " in seen
+    assert "[Read-only files were changed and have been restored: " in seen
     assert "questions.csv" in seen and "data/deep/more.csv" in seen
     assert (env.context.workspace.root / "questions.csv").read_bytes() == given
     assert env.context.store.read_content(1, "questions.csv") == given
@@ -378,7 +378,7 @@ def test_an_agent_that_does_not_repeat_itself_is_a_fault_that_says_how_to_go_on(
     env = open_env()
     do(env, "List Files")
     with pytest.raises(
-        Fault, match=r"step 2 was Write File, now it asks for Read File; resume with --from-step 1"
+        Fault, match=r"Replay diverged at step 2: recorded Write File, got Read File\. Resume with --from-step 1"
     ):
         do(env, "Read File", file_name="a")
     env = open_env()
@@ -403,7 +403,7 @@ def test_a_script_that_removes_the_workspace_itself_leaves_it_empty(
     env = open_env(setup=prepare_setup(str(toy), "open", "none", lambda line: None))
     do(env, "Write File", file_name="gone.py", content="import os, shutil\nshutil.rmtree(os.getcwd())\n")
     seen = do(env, "Execute Script", script_name="gone.py")
-    assert "read-only files were changed, and put back" in seen
+    assert "Read-only files were changed and have been restored" in seen
     assert "train.py" not in do(env, "List Files") and "questions.csv" in do(env, "List Files")
 
 

@@ -57,7 +57,7 @@ except Fault as fault:
     print(fault)
 """
     child = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert "cannot write" in child.stdout and "disk full" in child.stdout
+    assert "Cannot write" in child.stdout and "disk full" in child.stdout
     assert lines(journal) == ["before\n"]
     assert journal.path.stat().st_size == 7
 

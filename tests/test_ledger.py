@@ -86,7 +86,7 @@ def test_a_money_limit_needs_a_price(open_env: Callable[..., Environment]) -> No
 
 
 def test_a_run_without_a_model_says_what_to_pass(env: Environment) -> None:
-    with pytest.raises(UsageError, match="pass --model NAME"):
+    with pytest.raises(UsageError, match="Pass --model NAME"):
         ask(env, "hello")
 
 
@@ -183,7 +183,7 @@ def test_an_agent_that_asks_otherwise_than_before_is_a_fault_that_says_how_to_go
     result = play(moody, models={"main": FakeModel([])}, from_step=2)
     assert (
         result.ending == "fault"
-        and "does not repeat itself" in result.note
+        and "Replay diverged at step 1" in result.note
         and "--from-step 0" in result.note
     )
 

@@ -126,12 +126,12 @@ def test_a_cache_that_can_only_be_read_is_found_before_anything_begins(
         done = subprocess.run(
             [*read_only, *command], capture_output=True, text=True, check=False, env=environment
         )
-        assert done.returncode == 2 and f"cannot write to {cache}: Read-only file system" in done.stderr
+        assert done.returncode == 2 and f"Cannot write to {cache}: Read-only file system" in done.stderr
     assert not (tmp_path / "run").exists() and ended(tmp_path / "before") == ("submitted", "", 5.0)
     found = subprocess.run(
         [*read_only, "doctor"], capture_output=True, text=True, check=False, env=environment
     )
-    assert found.returncode == 1 and f"FAIL  cache: cannot write to {cache}" in found.stdout, found.stderr
+    assert found.returncode == 1 and f"FAIL  cache: Cannot write to {cache}" in found.stdout, found.stderr
 
 
 def test_ctrl_c_while_it_still_loads_is_no_traceback(cli: Cli, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_arguments_reach_the_script_as_a_shell_would_split_them(env: Environment
     assert given("--rate 0.1 'two words' $HOME `ls`") == "['--rate', '0.1', 'two words', '$HOME', '`ls`']"
     assert given("") == "[]"
     assert do(env, "Execute Script", script_name="args.py", arguments="'open").startswith(
-        "Error: the arguments"
+        "Error: The arguments"
     )
     assert "no NUL" in do(env, "Execute Script", script_name="args.py", arguments="a\0b")
     assert "shorter than" in do(env, "Execute Script", script_name="args.py", arguments="x" * 200_000)

@@ -24,7 +24,7 @@ def test_files_are_written_read_appended_and_copied(env: Environment, do: Do) ->
     )
     assert do(env, "Append File", file_name="new.txt", content="c") == "Appended to new.txt."
     seen = do(env, "Copy File", source="notes/one.txt", destination="far/away/two.txt")
-    assert seen == "File notes/one.txt copied to far/away/two.txt."
+    assert seen == "Copied notes/one.txt to far/away/two.txt."
     assert do(env, "Read File", file_name="far/away/two.txt") == "a\nb\n"
     assert do(env, "Read File", file_name="/workspace/new.txt") == "c"
     assert do(env, "Write File", file_name="new.txt", content="") == "File new.txt written."
@@ -129,7 +129,7 @@ def test_lines_are_inspected_with_their_numbers(env: Environment, do: Do) -> Non
     assert inspect(2, 3) == "Lines 2 to 3 of 250:\n    2 line 2\n    3 line 3"
     assert inspect("2", "3") == inspect(2, 3)  # models write numbers as text
     assert inspect(1, 100).count("\n") == 100
-    assert "at most 100 lines" in inspect(1, 101)
+    assert "At most 100 lines" in inspect(1, 101)
     assert inspect(249, 300).endswith("  249 line 249\n  250 line 250")
     assert "a.py has only 250 lines" in inspect(251, 251)
     for wrong in ((0, 5), (5, 4), (-1, 5)):
@@ -161,7 +161,7 @@ def test_a_pipe_in_the_workspace_blocks_nobody(env: Environment, do: Do) -> None
 
 
 def test_help_is_there_only_where_somebody_can_give_it(open_env: Callable[..., Environment], do: Do) -> None:
-    assert "there is no action" in do(open_env(), "Request Help", request="?")
+    assert "No such action" in do(open_env(), "Request Help", request="?")
     interactive = open_env("interactive", person=lambda request: f"you said {request}")
     assert do(interactive, "Request Help", request="help") == "you said help"
     again = open_env("interactive", person=lambda request: "asked twice")

@@ -16,7 +16,7 @@ def heard(parrot: FakeModel) -> list[str]:
 
 def test_without_a_model_actions_that_ask_one_are_not_offered(env: Environment, do: Do) -> None:
     assert "Understand File" not in env.actions and "Append Summary to Research Log" in env.actions
-    assert "there is no action 'Understand File'" in do(
+    assert "No such action: 'Understand File'" in do(
         env, "Understand File", file_name="a", things_to_look_for="b"
     )
 
@@ -154,7 +154,7 @@ def test_the_research_log_is_there_again_after_a_resume(open_env: Open, do: Do) 
 def test_a_model_that_cannot_take_so_much_is_an_error_that_the_agent_hears(open_env: Open, do: Do) -> None:
     env = open_env(models={"main": FakeModel([PromptTooLong("100 tokens at most")])})
     seen = do(env, "Understand File", file_name="train.py", things_to_look_for="x")
-    assert "cannot take so much at once: 100 tokens at most" in seen and not env.done
+    assert "This is too long for the model: 100 tokens at most" in seen and not env.done
 
 
 def test_the_budget_also_holds_inside_an_action(open_env: Open, do: Do) -> None:

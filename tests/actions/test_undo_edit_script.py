@@ -4,7 +4,7 @@ from pathlib import Path
 from mlagentbench.environment.environment import Environment
 
 Do = Callable[..., str]
-NOTHING = "Error: there is no change of"
+NOTHING = "Error: train.py has no change to undo"
 
 
 def undo(env: Environment, do: Do, name: str = "a.py") -> str:
@@ -24,7 +24,7 @@ def run(env: Environment, do: Do, script: str) -> None:
 def test_several_undos_in_a_row_go_further_and_further_back(env: Environment, do: Do) -> None:
     for text in ("one", "two", "three"):
         do(env, "Write File", file_name="a.py", content=text)
-    assert undo(env, do) == "a.py is again as it was before its last change."
+    assert undo(env, do) == "a.py was restored to its state before the last change."
     assert content(env) == "two"
     undo(env, do)
     assert content(env) == "one"
@@ -94,7 +94,7 @@ def test_a_folder_in_the_place_of_the_file_is_not_removed(env: Environment, do: 
 def test_a_file_whose_folder_became_a_file_cannot_come_back(env: Environment, do: Do) -> None:
     do(env, "Write File", file_name="deep/a.py", content="one")
     run(env, do, "import shutil\nshutil.rmtree('deep'); open('deep', 'w')\n")
-    assert "a folder above it is none any more" in undo(env, do, "deep/a.py")
+    assert "one of its parent folders is no longer a folder" in undo(env, do, "deep/a.py")
 
 
 def test_an_undo_that_failed_does_not_count(env: Environment, do: Do) -> None:

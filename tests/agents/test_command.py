@@ -238,9 +238,9 @@ def test_several_questions_at_once_are_answered_one_after_another(attempt: Attem
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({}, "needs to know what to run"),
-        ({"command": "'"}, "cannot be read"),
-        ({"command": "x", "program": "/nowhere"}, "there is none at /nowhere"),
+        ({}, "needs a command line"),
+        ({"command": "'"}, "cannot be parsed"),
+        ({"command": "x", "program": "/nowhere"}, "must be a folder; /nowhere is not one"),
     ],
 )
 def test_wrong_options_are_a_sentence(options: dict[str, Any], said: str) -> None:
@@ -361,5 +361,5 @@ def test_what_only_a_sandbox_can_mount_is_refused_without_one_before_a_run_begin
         ("batch", tmp_path / "plan.toml"),
     ):
         done = cli(*given, "--out", tmp_path / "out")
-        assert done.returncode == 2 and "without a sandbox there is no /opt" in done.stderr
+        assert done.returncode == 2 and "Without a sandbox there is no /opt" in done.stderr
         assert not (tmp_path / "out").exists()

@@ -27,7 +27,7 @@ def test_a_person_works_leaves_and_comes_back(tmp_path: Path, toy: Path) -> None
     left = sit_down(tmp_path, f"dance\n\n{WRITE}3\n", "run", str(toy), "--agent", "human", "--out", run)
     assert (left.returncode, left.stdout) == (130, "")
     assert "for each id of questions.csv, the id itself" in left.stderr
-    assert "There is no action 'dance'" in left.stderr and "Write File" in left.stderr
+    assert "No such action: 'dance'" in left.stderr and "Write File" in left.stderr
     assert left.stderr.endswith(f"mlagentbench: stopped; go on with: mlagentbench resume {run}\n")
     steps = RunFolder(Path(run)).steps()
     assert [step.call.action for step in steps] == ["Write File"]

@@ -187,7 +187,7 @@ def test_after_five_replies_that_nobody_understands_the_mistake_is_a_step(
     parrot = FakeModel([*["la la la"] * 5, researching("Final Answer", {"final_answer": "x"}, 1)])
     result = attempt(Research(), parrot)
     first, _ = RunFolder(tmp_path / "run").steps()
-    assert first.failed and "There are: Append File" in first.observation and result.ending == "submitted"
+    assert first.failed and "Available: Append File" in first.observation and result.ending == "submitted"
     assert all(len(prompt.messages) <= 4 for prompt in parrot.prompts)
 
 
@@ -283,7 +283,7 @@ def test_autogpt_answers_a_bad_command_with_the_form_and_remembers_by_its_summar
     )
     assert attempt(Autogpt(), parrot).steps == 2
     said = [prompt.messages[-1].text for prompt in parrot.prompts]
-    assert "cannot be read" in said[1] and "has no command" in said[2] and "no command 'Dance'" in said[3]
+    assert "cannot be read" in said[1] and "has no command" in said[2] and "No such command: 'Dance'" in said[3]
     assert "What you remember:\nthere are files" in said[5]
 
 
@@ -343,7 +343,7 @@ def test_tree_mends_what_fails_improves_the_best_and_submits_it(
     assert "validation score of 5" in asked[3] and "validation score of 3" in asked[5]
     assert (result.ending, steps[-1].call.args) == (
         "submitted",
-        {"final_answer": "best validation figure: 3"},
+        {"final_answer": "best validation score: 3"},
     )
     assert (
         steps[-2].call.action == "Execute Script"

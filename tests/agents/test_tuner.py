@@ -82,7 +82,7 @@ def test_it_improves_the_toy_and_leaves_the_submission_of_its_best_script(
     env = open_env()
     Tuner().run(env)
     assert env.ending == "submitted" and len(env.steps) <= env.spec.limits.steps
-    assert env.steps[-1].call.args["final_answer"] == "best validation figure: 2.76"
+    assert env.steps[-1].call.args["final_answer"] == "best validation score: 2.76"
     root = env.context.workspace.root
     assert "GUESS = 2.85" in (root / "train.py").read_text()
     assert (root / "submission.csv").read_text().startswith("id,value\n0,2.85\n")
