@@ -3,9 +3,10 @@
 import math
 from collections.abc import Iterator
 
-from mlagentbench import discovery
+from mlagentbench import __version__, discovery
 from mlagentbench.agents import base as agents
 from mlagentbench.errors import Fault, UsageError
+from mlagentbench.formatting import to_single_line
 from mlagentbench.grading.grade import Grade, grade
 from mlagentbench.records import Record, Result, Step
 from mlagentbench.runner.baselines import find_baseline
@@ -29,6 +30,9 @@ class Check(Record):
 
 def verify_run(folder: RunFolder, setup: Setup, trusted: bool = False) -> list[Check]:
     """Check every claim of a finished run.
+
+    For a run of another version of this program, the texts of task, grader and agents may have changed. Its score is
+    recomputed with the current ones, wording is not compared, and built-in agents are not replayed.
 
     Args:
         folder: The run folder.
@@ -66,13 +70,27 @@ def _is_replayable(folder: RunFolder, trusted: bool) -> bool:
         return trusted
     if folder.spec.interactive or folder.spec.agent not in discovery.plugin_names("agents"):
         return False
+    if _is_other_version(folder):
+        return False
     return not agents.load_agent_class(folder.spec.agent).restarts_on_resume
+
+
+def _is_other_version(folder: RunFolder) -> bool:
+    """Whether another version of this program made the run, with other texts of prompts and messages."""
+    return folder.spec.version != __version__
 
 
 def _check_inputs(folder: RunFolder, setup: Setup) -> Iterator[Check]:
     changed = find_changed_inputs(folder.spec, setup)
     for name in ("task", "grader", "data", "runtime"):
-        yield Check(what=f"the {name} is the one that the run used", holds=name not in changed)
+        detail = ""
+        if name in changed and name in ("task", "grader") and _is_other_version(folder):
+            detail = f"changed since version {to_single_line(folder.spec.version, 40)}; recomputed with the current one"
+        yield Check(
+            what=f"the {name} is the one that the run used",
+            holds=name not in changed or bool(detail),
+            detail=detail,
+        )
     try:
         setup.data.verify_unchanged()
         yield Check(what="the prepared data is unchanged", holds=True)
@@ -108,6 +126,8 @@ def _check_result_fields(
     recomputed = build_result(folder, steps, claimed.ending, grading)
     for name in [field for field in Result.model_fields if field not in UNVERIFIED_FIELDS]:
         expected, actual = getattr(claimed, name), getattr(recomputed, name)
+        if name == "violations" and _is_other_version(folder):
+            expected, actual = len(claimed.violations), len(recomputed.violations)
         tolerance = 1e-9 if isinstance(actual, float) else None
         yield _check_equal(f"result.json: {name}", expected, actual, tolerance)
 
