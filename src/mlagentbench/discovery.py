@@ -29,6 +29,8 @@ T = TypeVar("T")
 def builtin_names(package: str) -> list[str]:
     """The plugins in one of our packages, such as `agents` or `audit.attacks`: its modules except `base`."""
     folder = PACKAGE_DIR.joinpath(*package.split("."))
+    if not folder.is_dir():  # a kind that only other packages provide
+        return []
     return sorted(module.name for module in iter_modules([str(folder)]) if module.name != "base")
 
 
@@ -39,7 +41,7 @@ def installed_plugins(kind: str) -> dict[str, EntryPoint]:
 
 
 def plugin_names(package: str) -> list[str]:
-    """All plugins of a kind, ours first to be found; a third-party plugin cannot replace one of ours."""
+    """All plugins of a kind. A plugin of another package cannot replace one of ours."""
     return sorted({*builtin_names(package), *installed_plugins(package)})
 
 

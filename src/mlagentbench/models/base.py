@@ -61,7 +61,8 @@ def load_model(name: str) -> Model:
     """Load a model by name.
 
     Args:
-        name: A built-in model (`local`, `scripted:FILE`) or a hosted one (`PROVIDER:MODEL`).
+        name: A built-in model (`local`, `scripted:FILE`), one of another package, or a hosted one
+            (`PROVIDER:MODEL`).
 
     Returns:
         The model, ready to be called.
@@ -72,5 +73,4 @@ def load_model(name: str) -> Model:
     kind, _, argument = name.partition(":")
     if kind not in discovery.plugin_names("models"):
         kind, argument = "hosted", name
-    model_class = discovery.find_single_subclass(discovery.load_plugin("models", kind), Model)  # type: ignore[type-abstract]
-    return model_class(argument)
+    return discovery.load_class("models", kind, Model)(argument)  # type: ignore[type-abstract]

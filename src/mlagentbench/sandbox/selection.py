@@ -4,6 +4,7 @@ import os
 
 from blake3 import blake3
 
+from mlagentbench.discovery import installed_plugins, load_class
 from mlagentbench.errors import UsageError
 from mlagentbench.sandbox.base import Sandbox
 
@@ -15,7 +16,7 @@ def create_sandbox(name: str, gpu: str = "") -> Sandbox:
     """Create the sandbox called `name`.
 
     Args:
-        name: One of `SANDBOX_NAMES`, where IMAGE is an image name or the path of a root file system.
+        name: One of `SANDBOX_NAMES` or a sandbox of another package, where IMAGE is an image name or the path of a root file system.
         gpu: GPUs that commands may use: "", "all", or comma-separated device numbers.
 
     Raises:
@@ -34,7 +35,10 @@ def create_sandbox(name: str, gpu: str = "") -> Sandbox:
         from mlagentbench.sandbox.containers import ContainerSandbox
 
         return ContainerSandbox(engine, image, gpu)
-    raise UsageError(f"No such sandbox: {name!r}. Available: {', '.join(SANDBOX_NAMES)}.")
+    if name in installed_plugins("sandboxes"):
+        return load_class("sandboxes", name, Sandbox)(gpu)  # type: ignore[type-abstract, call-arg]
+    available = (*SANDBOX_NAMES, *installed_plugins("sandboxes"))
+    raise UsageError(f"No such sandbox: {name!r}. Available: {', '.join(available)}.")
 
 
 def choose_unprivileged_uid(purpose: str) -> int | None:

@@ -58,7 +58,10 @@ def create_task(
         dataset=[
             Sample(
                 id=found.name,
-                input=[ChatMessageSystem(content=instructions), ChatMessageUser(content=fill_prompt("tools_begin"))],
+                input=[
+                    ChatMessageSystem(content=instructions),
+                    ChatMessageUser(content=fill_prompt("tools_begin")),
+                ],
                 metadata={"edition": edition, "metric": found.config.metric, "better": found.config.better},
             )
         ],
