@@ -36,7 +36,7 @@ def create_sandbox(name: str, gpu: str = "") -> Sandbox:
 
         return ContainerSandbox(engine, image, gpu)
     if name in installed_plugins("sandboxes"):
-        return load_class("sandboxes", name, Sandbox)(gpu)  # type: ignore[type-abstract, call-arg]
+        return load_class("sandboxes", name, Sandbox)(gpu)  # type: ignore[type-abstract]
     available = (*SANDBOX_NAMES, *installed_plugins("sandboxes"))
     raise UsageError(f"No such sandbox: {name!r}. Available: {', '.join(available)}.")
 
