@@ -209,7 +209,11 @@ class Task:
     @property
     def grader_hash(self) -> str:
         """The hash of the code that decides the score, including the starter: it may be the reference of a timing."""
-        return hash_tree(self.folder / "grade.py", self.starter, Path(__file__).parent / "grading")
+        package = Path(__file__).parent
+        program = (
+            package / "sandbox" / "programs" / "submission_runner.py"
+        )  # runs submitted code for the grader
+        return hash_tree(self.folder / "grade.py", self.starter, package / "grading", program)
 
 
 def _installed_folder(name: str) -> Path:

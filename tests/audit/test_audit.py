@@ -14,8 +14,8 @@ from mlagentbench.audit.context import AttackContext
 from mlagentbench.cli.audit import format_table
 from mlagentbench.environment.context import ActionContext
 from mlagentbench.errors import Fault, SandboxFault, UsageError
-from mlagentbench.grading import driver
 from mlagentbench.runner.setup import prepare_setup
+from mlagentbench.sandbox.programs import submission_runner
 from mlagentbench.task import Task
 
 ROOT = Path(__file__).parents[2]
@@ -201,7 +201,7 @@ def test_an_attack_has_a_docstring_and_is_listed_under_its_threats(name):
 
 def test_the_patched_clock_replaces_names_that_the_driver_has():
     names = re.findall(r"\bdriver\.(\w+)", load_attack("patched_clock").code)
-    assert "READY" in names and all(hasattr(driver, name) for name in names)
+    assert "READY" in names and all(hasattr(submission_runner, name) for name in names)
 
 
 def test_every_threat_is_covered_by_an_attack_or_another_check():

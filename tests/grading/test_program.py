@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import mlagentbench
 from mlagentbench.errors import InvalidSubmission, SandboxFault
-from mlagentbench.grading import driver
 from mlagentbench.grading.program import Program
 from mlagentbench.sandbox.processes import read_proc_stat
+from mlagentbench.sandbox.programs import submission_runner
 
 ONE = np.arange(6.0).reshape(2, 3)
 Load = Callable[..., Program]
@@ -84,7 +85,7 @@ def test_zero_dimensional_arrays_arrive_as_numbers_and_arrays_are_writable(load:
     assert (array[0] == 7).all() and number.shape == () and number == 3
 
 
-@pytest.mark.parametrize("dtype", driver.DTYPES)
+@pytest.mark.parametrize("dtype", submission_runner.DTYPES)
 def test_every_dtype_and_layout_of_array_is_transferred_unchanged(dtype: str) -> None:
     arrays = [
         np.zeros((0, 4), dtype),
@@ -92,7 +93,7 @@ def test_every_dtype_and_layout_of_array_is_transferred_unchanged(dtype: str) ->
         np.ones((2, 3, 4), dtype).T,
         np.ones((4, 4), dtype)[::2, ::-1],
     ]
-    received = driver.unpack_arrays(bytearray(driver.pack_arrays(arrays)))
+    received = submission_runner.unpack_arrays(bytearray(submission_runner.pack_arrays(arrays)))
     assert [(a.shape, a.dtype) for a in received] == [(a.shape, a.dtype) for a in arrays]
     assert all((a == b).all() for a, b in zip(received, arrays, strict=True))
 
@@ -111,7 +112,7 @@ def test_every_dtype_and_layout_of_array_is_transferred_unchanged(dtype: str) ->
 )
 def test_a_malformed_message_is_rejected(message: bytes) -> None:
     with pytest.raises(ValueError, match="array"):
-        driver.unpack_arrays(bytearray(message))
+        submission_runner.unpack_arrays(bytearray(message))
 
 
 def test_output_of_a_submission_does_not_disturb_the_protocol(load: Load) -> None:
@@ -250,7 +251,7 @@ def answer(x):
 def test_a_program_sees_neither_the_grader_nor_the_answers(load: Load, folder: Path) -> None:
     (folder.parent / "private").mkdir()
     (folder.parent / "private" / "answers").write_text("1")
-    places = [str(folder.parent), str(Path(driver.__file__).parent)]
+    places = [str(folder.parent), str(Path(mlagentbench.__file__).parent)]
     peek = f"def answer(x):\n    return [np.array(os.path.exists(place)) for place in {places}]"
     assert [bool(seen) for seen in ask(load(peek))[0]] == [False, False]
 
@@ -310,7 +311,7 @@ def test_threads_and_linear_algebra_are_allowed_with_named_packages(load: Load) 
 def test_a_sandbox_that_cannot_start_is_a_fault_and_not_an_invalid_submission(
     load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver, "__file__", "/dev/null")
+    monkeypatch.setattr(submission_runner, "__file__", "/dev/null")
     with pytest.raises(SandboxFault, match="cannot start a program"):
         load("def answer(x): return x")
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from mlagentbench.endpoint import bridge_driver
 from mlagentbench.endpoint.server import Endpoint, ModelRequest
 from mlagentbench.records import Execution
 from mlagentbench.sandbox.base import Sandbox, SandboxProcess, SandboxSpec
 from mlagentbench.sandbox.output import CommandOutput
+from mlagentbench.sandbox.programs import endpoint_bridge
 from mlagentbench.system.cache import temporary_dir
 
 SANDBOX_PORT = 8791  # inside the sandbox, where nothing else listens
@@ -42,7 +42,7 @@ class ExternalProgram:
             folder.mkdir()
             folder.chmod(0o755)  # for the sandbox's user; the folder above keeps all others out
             self._endpoint = Endpoint(folder)
-            bridge = (Path(bridge_driver.__file__), "/opt/bridge.py")
+            bridge = (Path(endpoint_bridge.__file__), "/opt/bridge.py")
             mounts = (*spec.mounts, *program.mounts, bridge, (folder, "/opt/endpoint"))
             argv = ["python", "-u", "-P", "/opt/bridge.py", "/opt/endpoint/socket", str(SANDBOX_PORT)]
             argv += program.command

@@ -15,10 +15,10 @@ from typing import Any, Self
 import numpy as np
 
 from mlagentbench.errors import InvalidSubmission, SandboxFault
-from mlagentbench.grading import driver
 from mlagentbench.records import Limits
 from mlagentbench.runtimes.base import Runtime, find_runtime
 from mlagentbench.sandbox.base import SandboxProcess, SandboxSpec
+from mlagentbench.sandbox.programs import submission_runner
 from mlagentbench.sandbox.selection import choose_unprivileged_uid, create_sandbox
 
 Array = np.ndarray[Any, Any]
@@ -62,7 +62,7 @@ class Program:
         self._paused = False
         runtime = find_runtime(settings["runtime"])
         self._sandbox = create_sandbox(settings["sandbox"], settings.get("gpu", ""))
-        driver_file = Path(driver.__file__)
+        driver_file = Path(submission_runner.__file__)
         driver_inside = str(driver_file) if self._sandbox.name == "none" else "/opt/driver.py"
         # Threads count as processes, and libraries start one for each core.
         limits = Limits(memory_gb=memory_gb, processes=256)
@@ -128,7 +128,7 @@ class Program:
             InvalidSubmission: If the function raises, exits, takes too long, exceeds a resource limit, or
                 returns something else than arrays of numbers within `most` bytes.
         """
-        question = driver.pack_arrays(list(arrays))
+        question = submission_runner.pack_arrays(list(arrays))
         if self._paused:
             self._process.tree.resume()
             self._paused = False
@@ -138,7 +138,7 @@ class Program:
         answer = self._receive(deadline, most + MAX_HEADER_BYTES)
         elapsed = time.monotonic() - started
         try:
-            return driver.unpack_arrays(answer), elapsed
+            return submission_runner.unpack_arrays(answer), elapsed
         except ValueError as error:
             raise InvalidSubmission(f"{self.name} returned something that is not an array") from error
 
@@ -146,12 +146,12 @@ class Program:
         """Wait until the submission is loaded; a failure before its first line runs is a sandbox fault."""
         output = bytearray()
         try:
-            while len(output) < len(driver.READY):
+            while len(output) < len(submission_runner.READY):
                 output += self._read(1, deadline)
         except InvalidSubmission as error:
             reason = f"{error}; {_format_output(output)}"
             raise SandboxFault(f"cannot start a program for grading: {reason}") from error
-        if output != driver.READY:
+        if output != submission_runner.READY:
             with suppress(InvalidSubmission):
                 while len(output) < MAX_OUTPUT_BYTES:
                     output += self._read(1, deadline)
@@ -171,8 +171,9 @@ class Program:
 
     def _receive(self, deadline: float, most: int) -> bytearray:
         (size,) = struct.unpack("<Q", self._read(8, deadline))
-        if size & driver.ERROR_BIT:
-            text = self._read(min(size & ~driver.ERROR_BIT, driver.MAX_ERROR_BYTES), deadline)
+        if size & submission_runner.ERROR_BIT:
+            length = min(size & ~submission_runner.ERROR_BIT, submission_runner.MAX_ERROR_BYTES)
+            text = self._read(length, deadline)
             raise InvalidSubmission(f"{self.name} failed: {_format_output(text)}")
         if size > most:
             raise InvalidSubmission(f"{self.name} returned {size:,} bytes; at most {most:,} are allowed")

@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 from mutation import mutate_bytes
 
-from mlagentbench.grading import driver
+from mlagentbench.sandbox.programs import submission_runner
 
 EXPECTED_ERRORS = (ValueError,)
 CASES_PER_1000, SHORT_CASES = 90, 500
 SEEDS = [
-    driver.pack_arrays([np.arange(6.0).reshape(2, 3)]),
-    driver.pack_arrays([np.array(3), np.zeros((0, 4), "f4"), np.ones(5, bool)]),
-    driver.pack_arrays([np.zeros((1,) * 16, "i1"), np.array([[1, 2]], "u2")]),
+    submission_runner.pack_arrays([np.arange(6.0).reshape(2, 3)]),
+    submission_runner.pack_arrays([np.array(3), np.zeros((0, 4), "f4"), np.ones(5, bool)]),
+    submission_runner.pack_arrays([np.zeros((1,) * 16, "i1"), np.array([[1, 2]], "u2")]),
     b"",
 ]
 SIZES = (0, 1, 2, 1 << 16, 1 << 31, (1 << 31) + 1, 1 << 32, 1 << 61, (1 << 64) - 1)
@@ -24,6 +24,6 @@ make_case = mutate_bytes(SEEDS, TOKENS)
 
 
 def run_case(case: bytes, folder: Path) -> None:
-    arrays = driver.unpack_arrays(bytearray(case))
+    arrays = submission_runner.unpack_arrays(bytearray(case))
     assert sum(array.nbytes for array in arrays) <= len(case)
-    assert driver.pack_arrays(arrays) == case
+    assert submission_runner.pack_arrays(arrays) == case

@@ -14,12 +14,12 @@ from socket import MSG_DONTWAIT, socket
 from typing import Any
 
 from mlagentbench.actions.execute_script import format_outcome
-from mlagentbench.adapters.inspect import persistent_driver
-from mlagentbench.adapters.inspect.persistent_driver import HEADER, Response, encode_message
 from mlagentbench.errors import SandboxFault, Stopped
 from mlagentbench.records import Limit
 from mlagentbench.sandbox.base import Sandbox, SandboxProcess, SandboxSpec
 from mlagentbench.sandbox.output import CommandOutput
+from mlagentbench.sandbox.programs import command_server
+from mlagentbench.sandbox.programs.command_server import HEADER, Response, encode_message
 from mlagentbench.system.stop_token import StopToken
 
 DRIVER_PATH = "/opt/resident.py"
@@ -48,7 +48,7 @@ class PersistentSandbox:
     """One sandbox at work; questions may come from many threads."""
 
     def __init__(self, sandbox: Sandbox, box: SandboxSpec) -> None:
-        driver = (Path(persistent_driver.__file__), DRIVER_PATH)
+        driver = (Path(command_server.__file__), DRIVER_PATH)
         self._sandbox = sandbox
         self._box = replace(box, mounts=(*box.mounts, driver), stop_token=StopToken(), run_as_init=True)
         self._output = CommandOutput()

@@ -24,7 +24,6 @@ from inspect_ai.util import (
 from inspect_ai.util._subprocess import max_subprocesses_context_var
 from pydantic import ValidationError
 
-from mlagentbench.adapters.inspect.persistent_driver import Response
 from mlagentbench.adapters.inspect.persistent_sandbox import PendingRequest, PersistentSandbox, SandboxEnded
 from mlagentbench.adapters.inspect.threads import run_in_thread
 from mlagentbench.errors import SandboxFault, UsageError
@@ -32,6 +31,7 @@ from mlagentbench.formatting import print_progress
 from mlagentbench.records import Limits, Record
 from mlagentbench.runtimes.base import Runtime, ensure_runtime
 from mlagentbench.sandbox.base import SandboxSpec
+from mlagentbench.sandbox.programs.command_server import Response
 from mlagentbench.sandbox.selection import choose_unprivileged_uid, create_sandbox
 from mlagentbench.system.cache import temporary_dir
 from mlagentbench.task import describe_validation_error

@@ -1,6 +1,6 @@
 """Runs inside the sandbox: forwards a loopback port to the endpoint's socket, and starts the program.
 
-    bridge_driver.py SOCKET PORT COMMAND...
+    endpoint_bridge.py SOCKET PORT COMMAND...
 
 It imports few modules, all from the standard library, to start fast.
 """
