@@ -1,7 +1,7 @@
 """Finds plugins: modules of this package by file name, and those of other packages by entry point.
 
-There is no registry to edit. A file `agents/my_agent.py` is the agent `my_agent`. An installed package adds one
-with an entry point in the group `mlagentbench.agents` (or `.tasks`, `.actions`, `.models`, `.sandboxes`):
+There is no registry to edit. A file `agents/my_agent.py` is the agent `my_agent`. An installed package adds
+one with an entry point in the group `mlagentbench.agents` (or `.tasks`, `.actions`, `.models`, `.sandboxes`):
 
     [project.entry-points."mlagentbench.agents"]
     my-agent = "my_package.my_agent"

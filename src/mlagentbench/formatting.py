@@ -9,8 +9,8 @@ from pathlib import Path
 
 from mlagentbench.records import Call, DataKind, Result
 
-# Sequences that move the cursor, change colours, ring the bell or reverse the writing direction. Agents and their
-# scripts may print them; a terminal must not interpret them.
+# Sequences that move the cursor, change colours, ring the bell or reverse the writing direction. Agents and
+# their scripts may print them; a terminal must not interpret them.
 ESCAPE_SEQUENCE = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|.)?"
 BIDI_CONTROLS = "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
 CONTROL_CHARS = re.compile(ESCAPE_SEQUENCE + rf"|[\x00-\x08\x0b-\x1f\x7f-\x9f{BIDI_CONTROLS}]", re.DOTALL)

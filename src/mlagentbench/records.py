@@ -122,7 +122,7 @@ class Execution(Record):
 
 
 class Step(Record):
-    """A line of trace.jsonl: one action and its observation. `clock` is in seconds since the start of the run."""
+    """A line of trace.jsonl: one action and its observation. `clock` is in seconds since the run started."""
 
     number: int
     call: Call

@@ -208,11 +208,9 @@ class Task:
 
     @property
     def grader_hash(self) -> str:
-        """The hash of the code that decides the score, including the starter: it may be the reference of a timing."""
+        """The hash of the code that decides the score, and of the starter, against which some tasks time."""
         package = Path(__file__).parent
-        program = (
-            package / "sandbox" / "programs" / "submission_runner.py"
-        )  # runs submitted code for the grader
+        program = package / "sandbox" / "programs" / "submission_runner.py"  # runs submitted code
         return hash_tree(self.folder / "grade.py", self.starter, package / "grading", program)
 
 

@@ -113,9 +113,9 @@ def action(
 ) -> Callable[[ActionFunction], Action]:
     """Turn a function into an Action; the keywords are the attributes of Action.
 
-    The function takes the ActionContext first. Its other parameters are the arguments of the action, described in
-    its docstring under "Args:". It returns the observation and raises ActionError for failures that the agent
-    should see.
+    The function takes the ActionContext first. Its other parameters are the arguments of the action,
+    described in its docstring under "Args:". It returns the observation and raises ActionError for failures
+    that the agent should see.
     """
 
     def decorate(function: ActionFunction) -> Action:
@@ -159,7 +159,7 @@ def _load_action(name: str) -> Action:
 
 
 def format_text_diff(old: str, new: str, old_name: str, new_name: str) -> str:
-    """A unified diff of two texts, truncated to what an observation can hold; for huge diffs only the sizes."""
+    """A unified diff of two texts, truncated for an observation; for huge diffs only the sizes."""
     before, after = old.splitlines(), new.splitlines()
     if _count_differing_line_pairs(before, after) > MAX_DIFF_LINE_PAIRS:
         return f"{len(before):,} lines became {len(after):,}; the diff is too large to show"

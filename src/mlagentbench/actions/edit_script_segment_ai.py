@@ -31,7 +31,7 @@ def edit_script_segment_ai(
     lines = old.splitlines(keepends=True)
     if not 1 <= start_line_number <= end_line_number <= len(lines):
         raise ActionError(
-            f"{format_path(script_name)} has {len(lines)} lines: both line numbers must lie within it, in order."
+            f"{format_path(script_name)} has {len(lines)} lines: both numbers must lie within, in order."
         )
     before, after = lines[: start_line_number - 1], lines[end_line_number:]
     segment = "".join(lines[start_line_number - 1 : end_line_number])

@@ -58,7 +58,8 @@ def format_outcome(execution: Execution, limits: Limits, time_limit_s: float) ->
     }
     truncated = execution.output_bytes > MAX_OUTPUT_FILE_BYTES
     kept = f", only the first {MAX_OUTPUT_FILE_BYTES // 2**20} MB of output kept" if truncated else ""
-    return f"[{endings[execution.limit]}, {execution.seconds:.1f} s, peak memory {execution.peak_mb or 0:.0f} MB{kept}]"
+    usage = f"{execution.seconds:.1f} s, peak memory {execution.peak_mb or 0:.0f} MB"
+    return f"[{endings[execution.limit]}, {usage}{kept}]"
 
 
 def _describe_process_limit(execution: Execution) -> str:

@@ -21,8 +21,8 @@ from mlagentbench.records import Role
 class Agent(ABC):
     """Works on a task until the environment is done.
 
-    Limits, recording, errors and resuming are handled by the environment. For a resumed run to reproduce its steps,
-    an agent takes random numbers from `self.random` and reads the time from `env.steps`.
+    Limits, recording, errors and resuming are handled by the environment. For a resumed run to reproduce its
+    steps, an agent takes random numbers from `self.random` and reads the time from `env.steps`.
 
     Options of an agent are keyword parameters of its `__init__` after `seed`; users pass them with
     `--set NAME=VALUE`. Type annotations are checked.
@@ -31,8 +31,8 @@ class Agent(ABC):
         ranked: False for agents that see more than a competing agent may; they are left out of leaderboards.
         interactive: Whether a person takes part.
         needs_model: Whether the agent requires `--model`.
-        restarts_on_resume: Whether a resumed run repeats all steps with the recorded replies, because the agent
-            cannot be fast-forwarded.
+        restarts_on_resume: Whether a resumed run repeats all steps with the recorded replies, because the
+            agent cannot be fast-forwarded.
         option_aliases: Earlier names of options, which runs on disk may hold.
         models: The models by role that `env.ask` uses.
         random: Random numbers that depend on the seed only.

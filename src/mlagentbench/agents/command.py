@@ -1,4 +1,4 @@
-"""Command: any external agent as a command line in the sandbox. It reaches models only through our endpoint."""
+"""Command: any external agent, as a command line in the sandbox. It reaches models through our endpoint."""
 
 import shlex
 from pathlib import Path
@@ -36,8 +36,8 @@ class Command(Agent):
 
         Args:
             seed: The seed.
-            command: The command line. {task} is replaced by the path of the task description, {description} by
-                its text, {python} by the Python with `packages`.
+            command: The command line. {task} is replaced by the path of the task description,
+                {description} by its text, {python} by the Python with `packages`.
             packages: Pinned packages to install for the program, separated by spaces.
             program: A folder to mount at /opt/program.
             environment: Environment variables.

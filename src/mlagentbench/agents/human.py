@@ -6,7 +6,7 @@ from mlagentbench.agents.base import Agent
 from mlagentbench.environment import Environment
 from mlagentbench.records import Call
 
-HELP = "Type the number or the name of an action, then its arguments one by one. Ctrl-D leaves; `resume` continues."
+HELP = "Type the number or name of an action, then its arguments one by one. Ctrl-D leaves; resume continues."
 
 
 class Human(Agent):

@@ -66,7 +66,7 @@ def to_langchain_tool(env: Environment, name: str) -> "BaseTool":
 
 
 def to_langchain_model(env: Environment) -> "BaseChatModel":
-    """Our model as a LangChain chat model; every call goes through the environment, its record and its budget."""
+    """Our model as a LangChain chat model; every call goes through the environment."""
     from langchain_core.language_models import BaseChatModel
     from langchain_core.outputs import ChatGeneration, ChatResult
     from langchain_core.utils.function_calling import convert_to_openai_tool

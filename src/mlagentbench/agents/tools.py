@@ -91,7 +91,7 @@ def to_call(call: ToolCall, thought: str, env: Environment) -> Call:
 
 
 def keep_recent_exchanges(exchanges: Sequence[Exchange], max_chars: int) -> list[Message]:
-    """The last exchanges that fit. Exchanges stay complete, because providers reject calls without results."""
+    """The last exchanges that fit, each complete, because providers reject calls without results."""
     kept: list[Message] = []
     for exchange in reversed(exchanges):
         short = [message.replace(text=truncate_middle(message.text, max_chars // 4)) for message in exchange]

@@ -1,7 +1,7 @@
 """Tuner: uses no model. Changes the numbers in train.py and keeps what improves the validation score.
 
-A baseline that a language agent should beat, and the default where no model is configured. It uses only the public
-actions and reads only what any agent may read.
+A baseline that a language agent should beat, and the default where no model is configured. It uses only the
+public actions and reads only what any agent may read.
 """
 
 import ast

@@ -21,7 +21,7 @@ VERBOSE_OPTIONS = ("-v", "--verbose")
 
 app = typer.Typer(
     name="mlagentbench",
-    help="Measure AI research agents on machine-learning tasks: sandboxed, recorded, graded on hidden answers.",
+    help="Measure AI research agents on ML tasks: sandboxed, recorded, graded on hidden answers.",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

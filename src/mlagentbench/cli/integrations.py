@@ -123,7 +123,7 @@ def mcp(
 
 
 def _require_unused_name(name: str) -> str:
-    """A name that is not an agent's, so that nobody looks for its code when the run is resumed or verified."""
+    """A name that is not an agent's, so that no code is looked up when the run is resumed or verified."""
     from mlagentbench import discovery
 
     if name in discovery.plugin_names("agents") or name.endswith(".py"):

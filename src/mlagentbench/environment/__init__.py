@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> object:
-    """`from mlagentbench.environment import Environment`, imported late because actions import this package too."""
+    """Import Environment on first use, because actions import this package too."""
     if name == "Environment":
         from mlagentbench.environment.environment import Environment
 

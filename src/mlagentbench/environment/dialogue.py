@@ -1,4 +1,4 @@
-"""How a language agent and its model arrive at the next step: what the model sees, and what happens after a bad reply."""
+"""How a language agent and its model arrive at the next step: prompts, and what happens after a bad reply."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -26,8 +26,8 @@ def choose_next_call(
 ) -> tuple[Call, dict[str, str]]:
     """Ask the model for the next call.
 
-    A reply that cannot be parsed is answered with what is wrong. After several of them, the step is recorded as a
-    mistake.
+    A reply that cannot be parsed is answered with what is wrong. After several of them, the step is recorded
+    as a mistake.
 
     Args:
         env: The environment.

@@ -1,4 +1,4 @@
-"""The environment an agent works in: actions, budget and steps. Every step is on disk before the next one starts."""
+"""The environment of an agent: actions, budget and steps. Every step is on disk before the next starts."""
 
 import difflib
 import logging
@@ -28,9 +28,9 @@ RESUMED_AFTER_STEP = "A background process resumed after its step and was termin
 class Environment:
     """One attempt at one task.
 
-    An agent calls `step` to act and `ask` to query a model, until `done`. The environment records every step and
-    every model call, takes a snapshot of the workspace after each step, and enforces the limits. In a resumed run,
-    recorded steps and replies answer the agent until they run out.
+    An agent calls `step` to act and `ask` to query a model, until `done`. The environment records every step
+    and every model call, takes a snapshot of the workspace after each step, and enforces the limits. In a
+    resumed run, recorded steps and replies answer the agent until they run out.
 
     Attributes:
         task: The task.
@@ -307,9 +307,8 @@ class Environment:
         originals = {path: entry for path, entry in store.state(0).items() if workspace.is_read_only(path)}
         store.restore(number, workspace.root, workspace.owner, overrides=originals)
         store.snapshot(number)
-        return (
-            f"[Read-only files were changed and have been restored: {', '.join(map(format_path, changed[:5]))}]",
-        )
+        names = ", ".join(map(format_path, changed[:5]))
+        return (f"[Read-only files were changed and have been restored: {names}]",)
 
     def _replay_step(self, call: Call) -> Step:
         step = self._recorded[-1]

@@ -1,4 +1,4 @@
-"""Calls to language models: kept within the budget, counted, recorded, and answered from the record on resume."""
+"""Calls to language models: within the budget, counted, recorded, and answered from the record on resume."""
 
 import logging
 import time
@@ -135,7 +135,7 @@ class ModelCalls:
         return prompt.replace(max_tokens=max_tokens)
 
     def _match_recorded_call(self, prompt: Prompt, context: CallContext, role: Role) -> ModelCall | None:
-        """The next recorded call if it is this one; recorded calls of an unfinished step are counted and dropped."""
+        """The next recorded call if it is this one; calls of an unfinished step are counted and dropped."""
         call = self._next
         if call is None:
             return None

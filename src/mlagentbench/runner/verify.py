@@ -31,8 +31,8 @@ class Check(Record):
 def verify_run(folder: RunFolder, setup: Setup, trusted: bool = False) -> list[Check]:
     """Check every claim of a finished run.
 
-    For a run of another version of this program, the texts of task, grader and agents may have changed. Its score is
-    recomputed with the current ones, wording is not compared, and built-in agents are not replayed.
+    For a run of another version of this program, the texts of task, grader and agents may have changed. Its
+    score is recomputed with the current ones, wording is not compared, and built-in agents are not replayed.
 
     Args:
         folder: The run folder.
@@ -85,7 +85,8 @@ def _check_inputs(folder: RunFolder, setup: Setup) -> Iterator[Check]:
     for name in ("task", "grader", "data", "runtime"):
         detail = ""
         if name in changed and name in ("task", "grader") and _is_other_version(folder):
-            detail = f"changed since version {to_single_line(folder.spec.version, 40)}; recomputed with the current one"
+            version = to_single_line(folder.spec.version, 40)
+            detail = f"changed since version {version}; recomputed with the current one"
         yield Check(
             what=f"the {name} is the one that the run used",
             holds=name not in changed or bool(detail),

@@ -24,6 +24,6 @@ def reject_newer_format(path: Path, data: bytes, supported_format: int) -> None:
     if header.format > supported_format:
         version = to_single_line(header.version, 40)
         raise UsageError(
-            f"{path} was written by a newer version of mlagentbench ({version}, format {header.format}; this one"
-            f" reads up to {supported_format}). Update it: pip install --upgrade mlagentbench"
+            f"{path} was written by a newer version of mlagentbench ({version}, format {header.format};"
+            f" this one reads up to {supported_format}). Update it: pip install --upgrade mlagentbench"
         )
