@@ -16,7 +16,8 @@ def create_sandbox(name: str, gpu: str = "") -> Sandbox:
     """Create the sandbox called `name`.
 
     Args:
-        name: One of `SANDBOX_NAMES` or a sandbox of another package, where IMAGE is an image name or the path of a root file system.
+        name: One of `SANDBOX_NAMES`, where IMAGE is an image name or the path of a root file system, or a
+            sandbox of another package.
         gpu: GPUs that commands may use: "", "all", or comma-separated device numbers.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Runs inside the sandbox as its first process, which no other can end: does commands, reads and writes files."""
+"""Runs as the first process of a sandbox, which no other can kill: runs commands, reads and writes files."""
 
 import ctypes
 import json
@@ -14,43 +14,43 @@ import time
 from contextlib import suppress
 from typing import Any, BinaryIO
 
-HEADER = struct.Struct(">IQ")  # bytes of the JSON that comes first, and of what follows it
-PR_SET_CHILD_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: whatever is orphaned below a command stays below it
+HEADER = struct.Struct(">IQ")  # length of the JSON head, and of the body after it
+PR_SET_CHILD_SUBREAPER = 36  # orphaned descendants of a command stay its descendants
 CHUNK_BYTES = 1 << 16
-OPEN_FLAGS = os.O_NONBLOCK | os.O_CLOEXEC  # a pipe without another end is an error, and nothing to wait for
+OPEN_FLAGS = os.O_NONBLOCK | os.O_CLOEXEC  # opening a named pipe without a peer is an error instead of a wait
 
 Response = tuple[dict[str, Any], bytes]
 
 _libc = ctypes.CDLL(None)
-_process_lock = threading.Lock()  # of births and deaths
+_process_lock = threading.Lock()  # held while children are started and reaped
 _child_started = threading.Event()
-_running: dict[int, "Command"] = {}  # by number of the request
-_cancelled: set[int] = set()  # requests that were taken back before they began
+_running: dict[int, "Command"] = {}  # by request id
+_cancelled: set[int] = set()  # requests that were cancelled before they started
 
 
 def encode_message(head: dict[str, Any], body: bytes = b"") -> bytes:
-    """A message, as both sides write it."""
+    """Encode a message; both sides use this."""
     text = json.dumps(head).encode()
     return HEADER.pack(len(text), len(body)) + text + body
 
 
 def read_message(stream: BinaryIO) -> Response | None:
-    """The next message, or None when the other side has hung up."""
+    """The next message, or None when the harness has closed the channel."""
     sizes = stream.read(HEADER.size)
     if len(sizes) < HEADER.size:
         return None
-    length, size = HEADER.unpack(sizes)
-    return json.loads(stream.read(length)), stream.read(size)
+    head_bytes, body_bytes = HEADER.unpack(sizes)
+    return json.loads(stream.read(head_bytes)), stream.read(body_bytes)
 
 
 class Tail:
-    """The last bytes of what a command prints."""
+    """The last bytes that a command prints to a stream."""
 
-    def __init__(self, fd: int, most: int) -> None:
-        self.fd, self.max_bytes, self.buffer, self.is_open = fd, most, bytearray(), True
+    def __init__(self, fd: int, max_bytes: int) -> None:
+        self.fd, self.max_bytes, self.buffer, self.is_open = fd, max_bytes, bytearray(), True
 
     def read_available(self) -> None:
-        """Read what there is."""
+        """Read what is available."""
         try:
             while data := os.read(self.fd, CHUNK_BYTES):
                 self.buffer += data
@@ -62,20 +62,20 @@ class Tail:
 
     @property
     def content(self) -> bytes:
-        """What is kept."""
+        """The bytes that are kept."""
         return bytes(self.buffer[-self.max_bytes :])
 
 
 class Command:
-    """One command with everything that it starts."""
+    """One command and everything that it starts."""
 
-    def __init__(self, asked: dict[str, Any], given: bytes) -> None:
+    def __init__(self, request: dict[str, Any], stdin_data: bytes) -> None:
         with _process_lock:
             self.child = subprocess.Popen(
-                asked["argv"],
-                cwd=asked["cwd"] or None,
-                env={**os.environ, **asked["env"]},
-                stdin=subprocess.PIPE if asked["stdin"] else subprocess.DEVNULL,
+                request["argv"],
+                cwd=request["cwd"] or None,
+                env={**os.environ, **request["env"]},
+                stdin=subprocess.PIPE if request["stdin"] else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 bufsize=0,
@@ -85,19 +85,19 @@ class Command:
             self.pidfd = os.pidfd_open(self.child.pid)
             self.status: int | None = None
             self.reaped = threading.Event()
-            _running[asked["id"]] = self
+            _running[request["id"]] = self
             _child_started.set()
         assert self.child.stdout and self.child.stderr
-        self.stdin_data, self.timed_out = memoryview(given), False
+        self.stdin_data, self.timed_out = memoryview(stdin_data), False
         self.tails = [
-            Tail(stream.fileno(), asked["most"]) for stream in (self.child.stdout, self.child.stderr)
+            Tail(stream.fileno(), request["most"]) for stream in (self.child.stdout, self.child.stderr)
         ]
         for stream in filter(None, (self.child.stdin, self.child.stdout, self.child.stderr)):
             os.set_blocking(stream.fileno(), False)
 
-    def finish(self, seconds: float | None) -> int:
-        """Feed it, hear it, and end it with all its tree when its time is over; the exit code as a shell tells it."""
-        deadline = None if seconds is None else time.monotonic() + seconds
+    def finish(self, timeout_s: float | None) -> int:
+        """Write stdin, read output, kill all processes at the timeout; returns the exit code of a shell."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
         poll = select.poll()
         for fd in (self.pidfd, *(tail.fd for tail in self.tails)):
             poll.register(fd, select.POLLIN)
@@ -126,12 +126,11 @@ class Command:
         assert self.child.stdin
         try:
             while self.stdin_data:
-                self.stdin_data = self.stdin_data[
-                    os.write(self.child.stdin.fileno(), self.stdin_data[:CHUNK_BYTES]) :
-                ]
+                written = os.write(self.child.stdin.fileno(), self.stdin_data[:CHUNK_BYTES])
+                self.stdin_data = self.stdin_data[written:]
         except BlockingIOError:
             return
-        except BrokenPipeError:  # it does not want to hear more
+        except BrokenPipeError:  # it has closed its stdin
             pass
         poll.unregister(self.child.stdin)
         self.child.stdin.close()
@@ -142,11 +141,11 @@ class Command:
             if tail.is_open:
                 tail.read_available()
         code = os.waitstatus_to_exitcode(self.status or 0)
-        self.child.returncode = code  # else Popen would wait for it again
+        self.child.returncode = code  # so that Popen does not wait for it again
         os.close(self.pidfd)
         if self.child.stdin:
             self.child.stdin.close()
-        # What goes on in the background may still print, and must not be ended by that.
+        # Background processes may still print, and must not be killed by SIGPIPE.
         threading.Thread(target=self._drain_output, daemon=True).start()
         return code if code >= 0 else 128 - code
 
@@ -159,14 +158,14 @@ class Command:
             stream.close()
 
     def kill(self) -> None:
-        """End it and all that it started; everything is stopped first, so that nothing new can begin."""
-        known: set[int] = set()
-        while found := process_tree(self.child.pid) - known:
-            for pid in found:
+        """Kill the command and all its descendants; all are stopped first, so that no new one can start."""
+        stopped: set[int] = set()
+        while running := process_tree(self.child.pid) - stopped:
+            for pid in running:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGSTOP)
-            known |= found
-        for pid in known:
+            stopped |= running
+        for pid in stopped:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -178,66 +177,66 @@ def process_tree(root: int) -> set[int]:
         if name.isdigit():
             with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
                 children.setdefault(int(file.read().rpartition(b")")[2].split()[1]), []).append(int(name))
-    found = [root]
-    for pid in found:
-        found += children.get(pid, [])
-    return set(found)
+    pids = [root]
+    for pid in pids:
+        pids += children.get(pid, [])
+    return set(pids)
 
 
 def reap_children() -> None:
-    """Take note of every death below; whoever is orphaned ends here."""
+    """Reap all children, orphans included, and store the exit status of commands."""
     while True:
         try:
-            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+            child = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
         except ChildProcessError:
             _child_started.wait()
             _child_started.clear()
             continue
         with _process_lock, suppress(ChildProcessError):
-            assert found
-            pid, status = os.waitpid(found.si_pid, os.WNOHANG)
+            assert child
+            pid, status = os.waitpid(child.si_pid, os.WNOHANG)
             for command in list(_running.values()):
                 if command.child.pid == pid and not command.reaped.is_set():
                     command.status = status
                     command.reaped.set()
 
 
-def run_command(asked: dict[str, Any], given: bytes) -> Response:
+def run_command(request: dict[str, Any], body: bytes) -> Response:
     """Run a command."""
     try:
-        command = Command(asked, given)
+        command = Command(request, body)
     except PermissionError:
         raise
     except OSError as error:
-        said = f"{error.filename}: {error.strerror}\n".encode()
-        return {"code": 127, "late": False, "sizes": [0, len(said)]}, said
+        message = f"{error.filename}: {error.strerror}\n".encode()
+        return {"code": 127, "late": False, "sizes": [0, len(message)]}, message
     try:
-        if asked["id"] in _cancelled:
+        if request["id"] in _cancelled:
             command.kill()
-        code = command.finish(asked["seconds"])
+        code = command.finish(request["seconds"])
     finally:
-        del _running[asked["id"]]
+        del _running[request["id"]]
     out, err = (tail.content for tail in command.tails)
     return {"code": code, "late": command.timed_out, "sizes": [len(out), len(err)]}, out + err
 
 
-def read_file(asked: dict[str, Any], given: bytes) -> Response:
-    """The content of a file, if it is not too much."""
-    fd = os.open(asked["path"], os.O_RDONLY | OPEN_FLAGS)
+def read_file(request: dict[str, Any], body: bytes) -> Response:
+    """Read a file, if it is not too large."""
+    fd = os.open(request["path"], os.O_RDONLY | OPEN_FLAGS)
     with os.fdopen(fd, "rb") as file:
         if stat.S_ISDIR(os.fstat(fd).st_mode):
-            raise IsADirectoryError(21, os.strerror(21), asked["path"])
-        content = file.read(asked["most"] + 1) or b""
-    return ({"long": True}, b"") if len(content) > asked["most"] else ({"long": False}, content)
+            raise IsADirectoryError(21, os.strerror(21), request["path"])
+        content = file.read(request["most"] + 1) or b""
+    return ({"long": True}, b"") if len(content) > request["most"] else ({"long": False}, content)
 
 
-def write_file(asked: dict[str, Any], given: bytes) -> Response:
-    """Put a file in place, and the folders above it."""
-    if above := os.path.dirname(asked["path"]):
-        os.makedirs(above, exist_ok=True)
-    fd = os.open(asked["path"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC | OPEN_FLAGS, 0o666)
+def write_file(request: dict[str, Any], body: bytes) -> Response:
+    """Write a file, and create its parent folders."""
+    if parent := os.path.dirname(request["path"]):
+        os.makedirs(parent, exist_ok=True)
+    fd = os.open(request["path"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC | OPEN_FLAGS, 0o666)
     with os.fdopen(fd, "wb") as file:
-        file.write(given)
+        file.write(body)
     return {}, b""
 
 
@@ -245,29 +244,29 @@ HANDLERS = {"execute": run_command, "read": read_file, "write": write_file}
 
 
 def main() -> None:
-    """Serve requests, each in its own thread, until the other side hangs up."""
+    """Serve requests, each in its own thread, until the harness closes the channel."""
     channel = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    speaking = threading.Lock()
+    send_lock = threading.Lock()
 
-    def serve(asked: dict[str, Any], given: bytes) -> None:
+    def serve(request: dict[str, Any], body: bytes) -> None:
         try:
-            head, body = HANDLERS[asked["do"]](asked, given)
+            head, reply = HANDLERS[request["do"]](request, body)
         except OSError as error:
-            head, body = {"errno": error.errno, "path": error.filename or asked.get("path", "")}, b""
-        with speaking:
-            channel.sendall(encode_message({"id": asked["id"], **head}, body))
+            head, reply = {"errno": error.errno, "path": error.filename or request.get("path", "")}, b""
+        with send_lock:
+            channel.sendall(encode_message({"id": request["id"], **head}, reply))
 
     threading.Thread(target=reap_children, daemon=True).start()
     stream = channel.makefile("rb")
     while message := read_message(stream):
-        asked, given = message
-        if asked["do"] == "end":
-            _cancelled.add(asked["id"])
-            if command := _running.get(asked["id"]):
+        request, body = message
+        if request["do"] == "end":
+            _cancelled.add(request["id"])
+            if command := _running.get(request["id"]):
                 command.kill()
         else:
-            threading.Thread(target=serve, args=(asked, given), daemon=True).start()
+            threading.Thread(target=serve, args=(request, body), daemon=True).start()
 
 
 if __name__ == "__main__":
