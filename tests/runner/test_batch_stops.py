@@ -142,7 +142,7 @@ def test_a_single_run_can_be_watched_and_stopped_by_another_process(
         assert (totals["runs"], totals["running"], totals["unplanned"]) == (1, 1, 0)
         assert cli("stop", out.parent).stdout == f"stopped: {out}\n"
         _, stderr = harness.communicate(timeout=10)
-    assert harness.returncode == 130 and f"stopped; go on with: mlagentbench resume {out}" in stderr
+    assert harness.returncode == 130 and f"stopped; continue with: mlagentbench resume {out}" in stderr
     shown = cli("watch", out)
     assert shown.returncode == 0 and "stopped" in shown.stdout and "Write File wait.py" in shown.stdout
 
