@@ -37,7 +37,7 @@ def read_script(context: ActionContext, name: str, may_be_new: bool = False) -> 
         raise
     if size > MAX_SCRIPT_BYTES:
         raise ActionError(
-            f"{format_path(name)} has {size:,} bytes. Only scripts of up to {MAX_SCRIPT_BYTES:,} can be edited."
+            f"{format_path(name)} has {size:,} bytes; the limit for editing is {MAX_SCRIPT_BYTES:,}."
         )
     return content.decode("utf-8", "replace")
 
