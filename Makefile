@@ -6,8 +6,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 # Only wheels whose hashes are in requirements/; source archives would need build tools of their own.
-LOCKED := install -q --require-hashes --no-deps --only-binary :all:
+LOCKED := --require-hashes --no-deps --only-binary :all:
 TIDY := 2>&1 | { grep -v '^WARNING: Location' || true; }
+# uv downloads in parallel; pip is the fallback, for example where only pip knows the package index.
+INSTALL := install() { $(BIN)/uv pip install -q --python $(BIN)/python "$$@" 2>/dev/null || $(PIP) install -q "$$@" $(TIDY); }; install
 LOCK := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
   --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
 AUDIT := $(BIN)/pip-audit --strict --progress-spinner off --disable-pip $(SERVICE)
@@ -92,28 +94,30 @@ chromium:
 	@echo "make: creating the virtual environment .venv"
 	@$(PYTHON) -m venv .venv
 
-.venv/installed: .venv/bin/python pyproject.toml requirements/run.txt
+.venv/installed: .venv/bin/python pyproject.toml requirements/run.txt requirements/uv.txt
 	@echo "make: installing mlagentbench into .venv"
-	@$(PIP) $(LOCKED) -r requirements/run.txt $(TIDY)
-	@$(PIP) install -q --no-deps --no-build-isolation -e . $(TIDY)
+	@$(PIP) install -q $(LOCKED) -r requirements/uv.txt $(TIDY)
+	@$(INSTALL) $(LOCKED) -r requirements/run.txt
+	@$(INSTALL) --no-deps --no-build-isolation -e .
 	@$(BIN)/mlagentbench --help >/dev/null && touch $@
 
 .venv/installed-dev: .venv/installed requirements/dev.txt
 	@echo "make: installing the development tools"
-	@$(PIP) $(LOCKED) -r requirements/dev.txt $(TIDY)
+	@$(INSTALL) $(LOCKED) -r requirements/dev.txt
 	@$(BIN)/python -c 'import pytest, mypy' && touch $@
 
 .venv/installed-docs: .venv/installed requirements/docs.txt
 	@echo "make: installing the documentation tools"
-	@$(PIP) $(LOCKED) -r requirements/docs.txt $(TIDY)
+	@$(INSTALL) $(LOCKED) -r requirements/docs.txt
 	@$(BIN)/mkdocs --version >/dev/null && touch $@
 
-.venv/bin/uv:
-	@$(MAKE) .venv/installed-dev
+.venv/bin/uv:  # even if pyproject.toml is newer than what is installed
+	@$(MAKE) .venv/installed
 
 lock: .venv/bin/uv  ## write the hashes of all packages; UPGRADE=--upgrade takes the newest ones
 	@$(LOCK) $(UPGRADE) pyproject.toml --group build --extra dev -o requirements/dev.txt
 	@$(LOCK) pyproject.toml --group build -c requirements/dev.txt -o requirements/run.txt
+	@echo uv | $(LOCK) - -c requirements/dev.txt -o requirements/uv.txt
 	@$(LOCK) pyproject.toml --group build --extra docs -c requirements/dev.txt -o requirements/docs.txt
 	@for list in $(LISTS)/*.txt; do \
 	  $(LOCK) --no-deps --no-emit-package torch $$list -o $(LISTS)/locked/$$(basename $$list) || exit 1; done
