@@ -27,7 +27,10 @@ def draw_error_modes(
     columns = min(len(shares), MAX_BAR_COLUMNS)
     rows = -(-len(shares) // MAX_BAR_COLUMNS)
     width = COLUMN_WIDTH_IN if columns <= 1 else PAGE_WIDTH_IN
-    titles = {agent: f"{wrap_name(agent, 90 // columns)}\n{runs[agent]} runs" for agent in shares}
+    titles = {
+        agent: f"{wrap_name(agent, 90 // columns)}\n{runs[agent]} run{'s' * (runs[agent] != 1)}"
+        for agent in shares
+    }
     title_height = 0.12 * max(title.count("\n") + 1 for title in titles.values())
     figure = create_figure(width, rows * (0.16 * len(kinds) + 0.35 + title_height), footer)
     panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)

@@ -25,6 +25,7 @@ DASHES = ("-", "--", "-.", ":")
 LOW_COLOR, MIDDLE_COLOR, HIGH_COLOR = "#d55e00", "#f7f7f7", "#0072b2"
 POINTS_PER_INCH = 72
 MAX_LEGEND_LINE_CHARS = 40
+FOOTER_CHARS_PER_INCH = 23  # fits even with a wide font
 
 RC_PARAMS: dict[Any, Any] = {
     "font.family": "sans-serif",
@@ -94,7 +95,7 @@ def _save_figure(figure: Figure, file_format: str, metadata: dict[str, Any]) -> 
 
 def create_figure(width: float, height: float, footer: str) -> Figure:
     """Create an empty figure of `height` inches above its footer, which says what the figure is based on."""
-    lines = textwrap.wrap(footer, int(width * 27))
+    lines = textwrap.wrap(footer, int(width * FOOTER_CHARS_PER_INCH))
     footer_height = (len(lines) * 6.6 + 4) / POINTS_PER_INCH if lines else 0.0
     total_height = height + footer_height
     figure = Figure(figsize=(width, total_height))
