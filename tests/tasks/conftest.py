@@ -1,4 +1,4 @@
-"""Tasks are folders of their own: modules of one (a generator.py, say) are not there for the next."""
+"""Isolates the tests of tasks: the modules of one task must not be visible to the next."""
 
 import sys
 from collections.abc import Iterator
@@ -10,15 +10,15 @@ from mlagentbench.task import BUILTIN_TASKS_DIR
 
 
 @pytest.fixture(autouse=True, scope="module")
-def apart() -> Iterator[None]:
-    """Forget what the tests of another task imported, and where from."""
-    _forget()
+def isolated_task_modules() -> Iterator[None]:
+    """Unload the task modules that other tests imported, and remove task folders from sys.path."""
+    _unload_task_modules()
     yield
-    _forget()
+    _unload_task_modules()
 
 
-def _forget() -> None:
-    sys.path[:] = [place for place in sys.path if BUILTIN_TASKS_DIR not in Path(place).parents]
+def _unload_task_modules() -> None:
+    sys.path[:] = [entry for entry in sys.path if BUILTIN_TASKS_DIR not in Path(entry).parents]
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if file and BUILTIN_TASKS_DIR in Path(file).parents:

@@ -1,4 +1,4 @@
-"""The CLRS task: its algorithm against scipy's, its data, CLRS-30's archive, and a grader that asks submitted code."""
+"""The CLRS task: its algorithm (compared with scipy), its data, the CLRS-30 archive, and its grader."""
 
 import gzip
 import io
@@ -19,8 +19,8 @@ from mlagentbench.errors import InvalidSubmission
 from mlagentbench.task import BUILTIN_TASKS_DIR
 
 TASK = BUILTIN_TASKS_DIR / "CLRS"
-Made = tuple[Path, Path]
-Make = Callable[..., Made]
+PreparedFolders = tuple[Path, Path]
+PrepareEdition = Callable[..., PreparedFolders]
 Grade = Callable[..., float]
 
 
@@ -30,7 +30,7 @@ def generator() -> ModuleType:
 
 
 @pytest.fixture(scope="module")
-def preparation() -> Iterator[ModuleType]:
+def prepare_module() -> Iterator[ModuleType]:
     sys.modules.pop("generator", None)
     sys.path.append(str(TASK))
     yield load_module_from_file(TASK / "prepare.py")
@@ -39,15 +39,15 @@ def preparation() -> Iterator[ModuleType]:
 
 
 @pytest.fixture
-def make(preparation: ModuleType, tmp_path: Path) -> Make:
-    """Prepares an edition; the paper edition from an archive that the test made."""
+def prepare_edition(prepare_module: ModuleType, tmp_path: Path) -> PrepareEdition:
+    """Return a function that prepares an edition, the paper edition from an archive made by the test."""
 
-    def run(seed: int, edition: str = "open", archive: bytes = b"") -> Made:
+    def run(seed: int, edition: str = "open", archive: bytes = b"") -> PreparedFolders:
         root = tmp_path / f"{edition}-{seed}-{len(list(tmp_path.iterdir()))}"
         for name in ("raw", "public", "private"):
             (root / name).mkdir(parents=True)
         (root / "raw" / "CLRS30_v1.0.0.tar.gz").write_bytes(archive)
-        preparation.prepare(edition, root / "raw", root / "public", root / "private", seed)
+        prepare_module.prepare(edition, root / "raw", root / "public", root / "private", seed)
         return root / "public" / "data", root / "private"
 
     return run
@@ -58,12 +58,12 @@ def arrays(path: Path) -> dict[str, np.ndarray]:
         return dict(file)
 
 
-def contents(made: Made) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for folder in made for path in folder.iterdir()}
+def contents(folders: PreparedFolders) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for folder in folders for path in folder.iterdir()}
 
 
 @pytest.mark.parametrize("nodes", [2, 7, 40])
-def test_the_algorithm_finds_what_scipy_finds(generator: ModuleType, nodes: int) -> None:
+def test_the_algorithm_agrees_with_scipy(generator: ModuleType, nodes: int) -> None:
     weights = generator.sample_graphs(np.random.default_rng(nodes), 20, nodes)
     run = generator.run_floyd_warshall(weights)
     for graph, distances, pointers in zip(weights, run.distances[:, -1], run.pointers[:, -1], strict=True):
@@ -78,36 +78,40 @@ def test_directed_weights_are_paths_from_row_to_column(generator: ModuleType) ->
     assert generator.run_floyd_warshall(weights).pointers[0, -1].tolist() == [[0, 0, 1], [1, 1, 1], [2, 2, 2]]
 
 
-def test_step_k_knows_the_paths_over_the_first_nodes_only(generator: ModuleType) -> None:
+def test_step_k_uses_only_the_first_nodes(generator: ModuleType) -> None:
     weights = generator.sample_graphs(np.random.default_rng(1), 5, 9).astype(float)
     run = generator.run_floyd_warshall(weights)
     for k in range(9):
         later = np.arange(9) > k
         for i in range(9):
-            open_ways = weights.copy()
-            open_ways[:, later & (np.arange(9) != i)] = (
-                0  # nobody leaves a later node, but whoever begins there
-            )
-            for graph, distances in zip(open_ways, run.distances[:, k], strict=True):
+            allowed = weights.copy()
+            allowed[:, later & (np.arange(9) != i)] = 0  # no path leaves a later node, unless it starts there
+            for graph, distances in zip(allowed, run.distances[:, k], strict=True):
                 np.testing.assert_allclose(distances[i], shortest_path(graph, indices=i), rtol=1e-6)
 
 
-def test_graphs_are_undirected_and_as_dense_as_told(generator: ModuleType) -> None:
+def test_graphs_are_undirected_with_the_specified_density(generator: ModuleType) -> None:
     weights = generator.sample_graphs(np.random.default_rng(2**62), 500, 16)
     assert (weights == weights.swapaxes(1, 2)).all() and not weights.diagonal(axis1=1, axis2=2).any()
     density = (weights > 0).sum(axis=(1, 2)) / (16 * 15)
-    assert density.mean() == pytest.approx(np.mean(generator.DENSITY_RANGE), abs=0.01) and density.std() > 0.08
+    assert (
+        density.mean() == pytest.approx(np.mean(generator.DENSITY_RANGE), abs=0.01) and density.std() > 0.08
+    )
     assert weights[weights > 0].min() > 0.03 and weights.max() < 1.001
 
 
-def test_the_same_seed_makes_the_same_files_and_another_seed_makes_others(make: Make) -> None:
-    first, again, other = (contents(make(seed)) for seed in (2**62 + 1, 2**62 + 1, 2**62 + 2))
+def test_the_same_seed_makes_the_same_files_and_another_seed_makes_others(
+    prepare_edition: PrepareEdition,
+) -> None:
+    first, again, other = (contents(prepare_edition(seed)) for seed in (2**62 + 1, 2**62 + 1, 2**62 + 2))
     assert first == again
     assert [name for name in first if first[name] == other[name]] == []
 
 
-def test_hidden_graphs_are_larger_and_share_no_weight_with_the_known_ones(make: Make) -> None:
-    data, private = make(5)
+def test_hidden_graphs_are_larger_and_share_no_weights_with_public_ones(
+    prepare_edition: PrepareEdition,
+) -> None:
+    data, private = prepare_edition(5)
     known = arrays(data / "train.npz") | {
         f"v{name}": array for name, array in arrays(data / "validation.npz").items()
     }
@@ -117,13 +121,17 @@ def test_hidden_graphs_are_larger_and_share_no_weight_with_the_known_ones(make: 
         "weights_32": (50, 32, 32),
         "weights_40": (50, 40, 40),
     }
-    mine = np.concatenate([array[array > 0] for name, array in hidden.items() if name.startswith("weights")])
-    yours = np.concatenate([array[array > 0] for name, array in known.items() if "weights" in name])
-    assert np.isin(mine, yours).mean() < 0.01  # two of them may round to the same number
+    hidden_weights = np.concatenate(
+        [array[array > 0] for name, array in hidden.items() if name.startswith("weights")]
+    )
+    known_weights = np.concatenate([array[array > 0] for name, array in known.items() if "weights" in name])
+    assert np.isin(hidden_weights, known_weights).mean() < 0.01  # two weights may round to the same number
 
 
-def test_files_hold_the_answers_of_their_own_graphs(make: Make, generator: ModuleType) -> None:
-    data, private = make(5)
+def test_files_contain_the_answers_of_their_graphs(
+    prepare_edition: PrepareEdition, generator: ModuleType
+) -> None:
+    data, private = prepare_edition(5)
     assert sorted(path.name for path in data.iterdir()) == ["train.npz", "validation.npz"]
     for path in (data / "train.npz", data / "validation.npz", private / "test.npz"):
         found = arrays(path)
@@ -135,7 +143,7 @@ def test_files_hold_the_answers_of_their_own_graphs(make: Make, generator: Modul
                 assert (found[f"distance_steps_{nodes}"] == run.distances).all()
 
 
-# The archive of CLRS-30, in small: TFRecord files of serialised tf.Examples, in the folders of tensorflow-datasets.
+# A small CLRS-30 archive: TFRecord files of serialized tf.Examples, in the folders of tensorflow-datasets.
 
 
 def varint(number: int) -> bytes:
@@ -160,25 +168,25 @@ def example(features: dict[str, np.ndarray]) -> bytes:
     return field(1, entries)
 
 
-def published(
+def make_archive(
     generator: ModuleType, kind: str = "f8", damage: str = ""
 ) -> tuple[bytes, dict[str, np.ndarray]]:
-    """An archive with few graphs, self-loops among their edges, and the graphs without them."""
+    """Make an archive with a few graphs with self-loops; also return the graphs without them."""
     rng, packed, graphs = np.random.default_rng(3), io.BytesIO(), {}
     with tarfile.open(fileobj=packed, mode="w") as archive:
         for part, count, nodes in (("train", 6, 16), ("val", 2, 16), ("test", 3, 64)):
             graphs[part] = generator.sample_graphs(rng, count, nodes)
             pointers = generator.run_floyd_warshall(graphs[part]).pointers[:, -1].astype(kind)
-            looped = graphs[part] + np.eye(nodes) * rng.random((count, nodes, 1)) * (
+            with_self_loops = graphs[part] + np.eye(nodes) * rng.random((count, nodes, 1)) * (
                 rng.random((count, nodes, 1)) < 0.5
             )
             data = b""
-            for weights, right in zip(looped, pointers, strict=True):
+            for weights, right in zip(with_self_loops, pointers, strict=True):
                 hints = {"hint_D": np.zeros((2, nodes, nodes)), "lengths": np.array(float(nodes))}
-                right = right.T if damage == "turned" else right
+                right = right.T if damage == "transposed" else right
                 record = example({**hints, "input_A": weights, "input_pos": weights[0], "output_Pi": right})
                 data += struct.pack("<QI", len(record), 0) + record + struct.pack("<I", 0)
-            data = data[:-9] if damage == "cut" else data
+            data = data[:-9] if damage == "truncated" else data
             folder = f"clrs_dataset/floyd_warshall_{part}/1.0.0"
             files = {
                 f"{folder}/clrs_dataset-{part}.tfrecord-00000-of-00001": data,
@@ -197,42 +205,42 @@ def published(
 
 @pytest.mark.parametrize("kind", ["f8", "i8"])
 def test_the_paper_edition_has_the_published_graphs_with_new_numbers(
-    make: Make, generator: ModuleType, kind: str
+    prepare_edition: PrepareEdition, generator: ModuleType, kind: str
 ) -> None:
-    archive, graphs = published(generator, kind)
-    data, private = make(7, "paper", archive)
-    made = {
+    archive, graphs = make_archive(generator, kind)
+    data, private = prepare_edition(7, "paper", archive)
+    folders = {
         "train": arrays(data / "train.npz")["weights_16"],
         "val": arrays(data / "validation.npz")["weights_16"],
         "test": arrays(private / "test.npz")["weights_64"],
     }
-    for part, weights in made.items():
+    for part, weights in folders.items():
         assert weights.shape == graphs[part].shape and not (weights == graphs[part]).all(axis=(1, 2)).any()
         assert sorted(np.sort(weights.reshape(len(weights), -1)).tolist()) == sorted(
             np.sort(graphs[part].reshape(len(weights), -1)).tolist()
         )
-    right = generator.run_floyd_warshall(made["test"]).pointers[:, -1]
+    right = generator.run_floyd_warshall(folders["test"]).pointers[:, -1]
     assert (arrays(private / "test.npz")["pointers_64"] == right).all()
 
 
 @pytest.mark.parametrize(
-    ("damage", "sentence"),
+    ("damage", "message"),
     [
-        ("turned", "not those of shortest paths"),
-        ("cut", "ends inside a record"),
+        ("transposed", "not those of shortest paths"),
+        ("truncated", "ends inside a record"),
         ("no test", "no graphs .* for test"),
     ],
 )
-def test_an_archive_that_is_not_what_it_should_be_is_refused(
-    make: Make, generator: ModuleType, damage: str, sentence: str
+def test_a_corrupt_archive_is_rejected(
+    prepare_edition: PrepareEdition, generator: ModuleType, damage: str, message: str
 ) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        make(7, "paper", published(generator, damage=damage)[0])
+    with pytest.raises(ValueError, match=message):
+        prepare_edition(7, "paper", make_archive(generator, damage=damage)[0])
 
 
-# The grader, and submissions that a few lines of numpy make.
+# The grader, and submissions of a few lines of numpy.
 
-ALGORITHM = """
+FLOYD_WARSHALL = """
 import numpy as np
 def predict(adjacency, weights):
     nodes = weights.shape[1]
@@ -244,7 +252,7 @@ def predict(adjacency, weights):
         d, p = np.where(through < d, through, d), np.where(through < d, p[:, None, k], p)
     return p
 """
-DIRECT = """
+ALWAYS_DIRECT = """
 import numpy as np
 def predict(adjacency, weights):
     answer = np.broadcast_to(np.arange(weights.shape[1])[:, None], weights.shape)
@@ -268,7 +276,7 @@ def workspace(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def grade(grader: ModuleType, generator: ModuleType, workspace: Path, tmp_path: Path) -> Grade:
-    """The score of a model.py on a few graphs of two sizes."""
+    """Return a function that scores a model.py on a few graphs of two sizes."""
 
     def score(source: str) -> float:
         (tmp_path / "private").mkdir()
@@ -286,7 +294,7 @@ def grade(grader: ModuleType, generator: ModuleType, workspace: Path, tmp_path: 
     return score
 
 
-EXACT = {
+ROUNDINGS = {
     "double": "weights = weights.astype(float)",
     "single": "",
     "half": "weights = weights.astype('f2').astype(float)",
@@ -295,41 +303,44 @@ EXACT = {
 }
 
 
-def test_right_pointers_score_one(grade: Grade) -> None:
-    assert grade(ALGORITHM) == 1.0
+def test_correct_pointers_score_one(grade: Grade) -> None:
+    assert grade(FLOYD_WARSHALL) == 1.0
 
 
-@pytest.mark.parametrize("change", EXACT)
-def test_an_algorithm_is_too_exact_to_be_learned_though_it_rounds(
-    grader: ModuleType, make: Make, workspace: Path, change: str
+@pytest.mark.parametrize("change", ROUNDINGS)
+def test_an_algorithm_that_rounds_weights_is_rejected_as_computed(
+    grader: ModuleType, prepare_edition: PrepareEdition, workspace: Path, change: str
 ) -> None:
-    (workspace / "model.py").write_text(ALGORITHM.replace("nodes =", f"{EXACT[change]}\n    nodes =", 1))
+    (workspace / "model.py").write_text(
+        FLOYD_WARSHALL.replace("nodes =", f"{ROUNDINGS[change]}\n    nodes =", 1)
+    )
     with pytest.raises(
-        InvalidSubmission, match=r"correct where the second-best path is longer by .* as computed, not learned"
+        InvalidSubmission,
+        match=r"correct where the second-best path is longer by .* as computed, not learned",
     ):
-        grader.grade(workspace, make(5)[1])
+        grader.grade(workspace, prepare_edition(5)[1])
 
 
-def test_an_algorithm_that_errs_now_and_then_is_still_too_exact(
-    grader: ModuleType, make: Make, workspace: Path
+def test_an_algorithm_with_a_few_random_errors_is_rejected_as_computed(
+    grader: ModuleType, prepare_edition: PrepareEdition, workspace: Path
 ) -> None:
-    erring = ALGORITHM.replace(
+    erring = FLOYD_WARSHALL.replace(
         "return p", "return np.where(np.random.default_rng().random(p.shape) < 0.05, 0, p)"
     )
     (workspace / "model.py").write_text(erring)
     with pytest.raises(InvalidSubmission, match="as computed, not learned"):
-        grader.grade(workspace, make(5)[1])
+        grader.grade(workspace, prepare_edition(5)[1])
 
 
-def test_one_that_guesses_between_ways_that_are_nearly_as_short_may_have_learned(
-    grader: ModuleType, make: Make, workspace: Path
+def test_a_program_that_guesses_near_ties_is_accepted(
+    grader: ModuleType, prepare_edition: PrepareEdition, workspace: Path
 ) -> None:
     noise = "weights = weights + np.random.default_rng(0).normal(0, 0.01, weights.shape)\n    nodes ="
-    (workspace / "model.py").write_text(ALGORITHM.replace("nodes =", noise, 1))
-    assert 0.9 < grader.grade(workspace, make(5)[1]) < 0.97
+    (workspace / "model.py").write_text(FLOYD_WARSHALL.replace("nodes =", noise, 1))
+    assert 0.9 < grader.grade(workspace, prepare_edition(5)[1]) < 0.97
 
 
-def test_a_detour_is_what_the_second_best_last_node_costs(grader: ModuleType) -> None:
+def test_a_near_tie_gap_is_the_cost_of_the_second_best_last_node(grader: ModuleType) -> None:
     weights = np.zeros((1, 4, 4))
     for a, b, weight in ((0, 1, 0.5), (1, 2, 0.5), (0, 2, 1.1)):
         weights[0, a, b] = weights[0, b, a] = weight
@@ -338,10 +349,10 @@ def test_a_detour_is_what_the_second_best_last_node_costs(grader: ModuleType) ->
     assert np.isinf(detours[3, :3]).all() and np.isinf(detours[:3, 3]).all()
 
 
-def test_the_score_is_the_share_of_right_pairs_of_two_nodes(
+def test_the_score_is_the_fraction_of_correct_pairs_of_different_nodes(
     grade: Grade, grader: ModuleType, workspace: Path
 ) -> None:
-    score = grade(DIRECT.format(""))
+    score = grade(ALWAYS_DIRECT.format(""))
     with np.load(workspace.parent / "private" / "test.npz") as file:
         hits = [
             (file[f"pointers_{nodes}"] == np.arange(nodes)[:, None])[:, ~np.eye(nodes, dtype=bool)].ravel()
@@ -352,7 +363,7 @@ def test_the_score_is_the_share_of_right_pairs_of_two_nodes(
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("change", "message"),
     [
         (
             ".astype(float)",
@@ -368,19 +379,19 @@ def test_the_score_is_the_share_of_right_pairs_of_two_nodes(
         (".repeat(1000, axis=0)", "predict returned .* bytes; at most"),
     ],
 )
-def test_an_answer_that_is_none_is_invalid_with_a_sentence(grade: Grade, change: str, sentence: str) -> None:
-    with pytest.raises(InvalidSubmission, match=sentence):
-        grade(DIRECT.format(change))
+def test_a_malformed_answer_is_invalid_with_a_message(grade: Grade, change: str, message: str) -> None:
+    with pytest.raises(InvalidSubmission, match=message):
+        grade(ALWAYS_DIRECT.format(change))
 
 
-def test_a_workspace_without_what_was_learned_is_invalid(grade: Grade, workspace: Path) -> None:
+def test_a_workspace_without_regular_weights_is_invalid(grade: Grade, workspace: Path) -> None:
     (workspace / "weights.npz").rename(workspace / "elsewhere.npz")
     (workspace / "weights.npz").symlink_to("elsewhere.npz")
     with pytest.raises(InvalidSubmission, match=r"weights\.npz is missing, or is not a regular file"):
-        grade(DIRECT.format(""))
+        grade(ALWAYS_DIRECT.format(""))
 
 
-def test_imports_against_the_rules_are_reported_though_the_program_fails(
+def test_forbidden_imports_are_reported_even_if_the_program_fails(
     grader: ModuleType, workspace: Path
 ) -> None:
     (workspace / "model.py").write_text("import numpy, helper\nimport networkx\n")

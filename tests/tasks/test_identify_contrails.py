@@ -1,4 +1,4 @@
-"""The identify-contrails task: its invented scenes, its run-length masks, and the competition's own layout."""
+"""The identify-contrails task: its generated scenes, its run-length masks, and the competition's layout."""
 
 import json
 import sys
@@ -19,11 +19,11 @@ from mlagentbench.task import BUILTIN_TASKS_DIR
 
 TASK = BUILTIN_TASKS_DIR / "identify-contrails"
 SEED = 2**63 - 25
-LEARN, HIDDEN = 60, 12
+TRAIN_COUNT, TEST_COUNT = 60, 12
 
 
-class Made:
-    """What prepare.py left."""
+class PreparedFolders:
+    """The files that prepare.py wrote."""
 
     def __init__(self, root: Path) -> None:
         self.public, self.private, self.data = root / "public", root / "private", root / "public/data"
@@ -50,11 +50,14 @@ class Made:
 
 @pytest.fixture(scope="module")
 def prepare() -> Iterator[ModuleType]:
-    """prepare.py with fewer scenes, and its own generator.py beside it."""
+    """Load prepare.py with fewer scenes, and with its own generator.py on the path."""
     sys.path.insert(0, str(TASK))
     other = sys.modules.pop("generator", None)
     module = load_module_from_file(TASK / "prepare.py")
-    module.TRAIN_SCENES, module.TEST_SCENES = {"open": LEARN, "paper": 4}, {"open": HIDDEN, "paper": 3}
+    module.TRAIN_SCENES, module.TEST_SCENES = (
+        {"open": TRAIN_COUNT, "paper": 4},
+        {"open": TEST_COUNT, "paper": 3},
+    )
     yield module
     sys.path.remove(str(TASK))
     sys.modules.pop("generator")
@@ -68,8 +71,8 @@ def grader() -> ModuleType:
 
 
 @pytest.fixture(scope="module")
-def made(prepare: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Made:
-    result = Made(tmp_path_factory.mktemp("open"))
+def prepared(prepare: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> PreparedFolders:
+    result = PreparedFolders(tmp_path_factory.mktemp("open"))
     prepare.prepare("open", Path("nowhere"), result.public, result.private, SEED)
     return result
 
@@ -78,54 +81,58 @@ def dice(marked: np.ndarray, true: np.ndarray) -> float:
     return 2 * (marked & true).sum() / (marked.sum() + true.sum())
 
 
-def test_a_seed_makes_the_same_files_again_and_another_makes_others(prepare, made, tmp_path):
-    again, other = Made(tmp_path / "again"), Made(tmp_path / "other")
+def test_a_seed_determines_the_files(prepare, prepared, tmp_path):
+    again, other = PreparedFolders(tmp_path / "again"), PreparedFolders(tmp_path / "other")
     prepare.prepare("open", Path("nowhere"), again.public, again.private, SEED)
     prepare.prepare("open", Path("nowhere"), other.public, other.private, SEED - 1)
-    first, second, third = made.bytes(), again.bytes(), other.bytes()
+    first, second, third = prepared.bytes(), again.bytes(), other.bytes()
     assert first == second
     assert set(first) == set(third)
     assert {name for name in first if first[name] == third[name]} == {"scale.json", "shape.json"}
 
 
-def test_bands_and_masks_have_the_forms_that_the_description_gives(made):
-    for part, count in (("train", LEARN), ("test", HIDDEN)):
-        assert len(made.ids(part)) == count
-        assert made.array(f"{part}_band_11").shape == (count, 64, 64)
+def test_bands_and_masks_have_the_documented_shapes(prepared):
+    for part, count in (("train", TRAIN_COUNT), ("test", TEST_COUNT)):
+        assert len(prepared.ids(part)) == count
+        assert prepared.array(f"{part}_band_11").shape == (count, 64, 64)
         assert (
-            made.array(f"{part}_band_14").shape == made.array(f"{part}_band_15").shape == (count, 8, 64, 64)
+            prepared.array(f"{part}_band_14").shape
+            == prepared.array(f"{part}_band_15").shape
+            == (count, 8, 64, 64)
         )
-    assert made.masks("individual").shape == (LEARN, 5, 64, 64)
-    assert set(np.unique(made.masks("individual"))) == {0, 1}
+    assert prepared.masks("individual").shape == (TRAIN_COUNT, 5, 64, 64)
+    assert set(np.unique(prepared.masks("individual"))) == {0, 1}
 
 
-def test_what_most_annotators_marked_is_the_truth_and_some_scenes_are_empty(made):
-    agreed = made.masks("agreed")
-    assert np.array_equal(agreed, made.masks("individual").sum(axis=1) >= 3)
+def test_the_majority_is_the_ground_truth_and_some_scenes_are_empty(prepared):
+    agreed = prepared.masks("agreed")
+    assert np.array_equal(agreed, prepared.masks("individual").sum(axis=1) >= 3)
     assert 0.6 < agreed.any(axis=(1, 2)).mean() < 1
     assert 0.02 < agreed.mean() < 0.1
 
 
-def test_nothing_public_tells_of_the_hidden_masks(made):
-    train, test = made.ids("train"), made.ids("test")
-    assert len({*train, *test}) == LEARN + HIDDEN
-    assert {path.name.partition("_")[0] for path in made.data.iterdir() if "mask" in path.name} == {"train"}
-    scenes = np.concatenate([made.array("train_band_14"), made.array("test_band_14")])
+def test_public_files_reveal_nothing_about_hidden_masks(prepared):
+    train, test = prepared.ids("train"), prepared.ids("test")
+    assert len({*train, *test}) == TRAIN_COUNT + TEST_COUNT
+    assert {path.name.partition("_")[0] for path in prepared.data.iterdir() if "mask" in path.name} == {
+        "train"
+    }
+    scenes = np.concatenate([prepared.array("train_band_14"), prepared.array("test_band_14")])
     assert len(np.unique(scenes.reshape(len(scenes), -1), axis=0)) == len(scenes)
-    assert set(made.answers().index) == set(test)
+    assert set(prepared.answers().index) == set(test)
 
 
-def test_local_contrast_finds_contrails_better_than_a_plain_threshold_does(made):
-    counts = [made.array(f"train_band_{band}")[:, 4].astype(float) for band in (14, 15)]
-    difference, true = (counts[0] - counts[1]) / 4, made.masks("agreed") > 0
+def test_local_contrast_finds_contrails_better_than_a_plain_threshold(prepared):
+    counts = [prepared.array(f"train_band_{band}")[:, 4].astype(float) for band in (14, 15)]
+    difference, true = (counts[0] - counts[1]) / 4, prepared.masks("agreed") > 0
     local = uniform_filter(difference, (0, 3, 3)) - uniform_filter(difference, (0, 11, 11))
     plain = max(dice(difference > level, true) for level in np.arange(1, 5, 0.25))
     assert 0.05 < plain < 0.9 * max(dice(local > level, true) for level in np.arange(0.2, 1, 0.1)) < 0.6
 
 
-def test_contrails_appear_in_time(made):
-    counts = [made.array(f"train_band_{band}").astype(float) for band in (14, 15)]
-    difference, true = (counts[0] - counts[1]) / 4, made.masks("agreed") > 0
+def test_contrails_appear_between_frames(prepared):
+    counts = [prepared.array(f"train_band_{band}").astype(float) for band in (14, 15)]
+    difference, true = (counts[0] - counts[1]) / 4, prepared.masks("agreed") > 0
     local = difference - uniform_filter(difference, (0, 0, 11, 11))
     contrast = [local[:, frame][true].mean() for frame in range(8)]
     assert max(contrast) == contrast[4] > 0.25
@@ -142,8 +149,8 @@ def test_runs_are_counted_from_one_down_the_columns(prepare, grader):
 
 
 @pytest.fixture
-def graded(grader: ModuleType, tmp_path: Path):
-    """The score of three masks of 12 pixels; the truth is `2 2 8 2`, `-` and `1 1`."""
+def score_masks(grader: ModuleType, tmp_path: Path):
+    """Return a function that scores three masks of 12 pixels; the truth is `2 2 8 2`, `-` and `1 1`."""
     (tmp_path / "shape.json").write_text(json.dumps({"height": 4, "width": 3}))
     (tmp_path / "answers.csv").write_text("record_id,encoded_pixels\na,2 2 8 2\nb,-\nc,1 1\n")
 
@@ -155,16 +162,16 @@ def graded(grader: ModuleType, tmp_path: Path):
     return score
 
 
-def test_dice_is_taken_over_all_pixels_of_all_scenes(graded):
-    assert graded("2 2 8 2", "-", "1 1") == 1
-    assert graded("2 1 3 1  8 2", "-", "1 1") == 1  # runs may touch
-    assert graded("-", "-", "-") == 0
-    assert graded("2 2", "-", "-") == pytest.approx(2 * 2 / (2 + 5))
-    assert graded("1 12", "1 12", "1 12") == pytest.approx(2 * 5 / (36 + 5))
+def test_dice_is_computed_over_all_pixels_of_all_scenes(score_masks):
+    assert score_masks("2 2 8 2", "-", "1 1") == 1
+    assert score_masks("2 1 3 1  8 2", "-", "1 1") == 1  # runs may touch
+    assert score_masks("-", "-", "-") == 0
+    assert score_masks("2 2", "-", "-") == pytest.approx(2 * 2 / (2 + 5))
+    assert score_masks("1 12", "1 12", "1 12") == pytest.approx(2 * 5 / (36 + 5))
 
 
 @pytest.mark.parametrize(
-    ("mask", "sentence"),
+    ("mask", "message"),
     [
         ("", "is empty"),
         ("nan", "not a positive integer"),
@@ -183,15 +190,15 @@ def test_dice_is_taken_over_all_pixels_of_all_scenes(graded):
         ("2 3 4 1", "overlap"),
     ],
 )
-def test_masks_that_are_no_masks_are_refused_with_a_sentence(graded, mask, sentence):
-    with pytest.raises(InvalidSubmission, match=rf"submission\.csv.*\bb\b.*{sentence}"):
-        graded("2 2 8 2", mask, "1 1")
+def test_malformed_masks_are_invalid_with_a_message(score_masks, mask, message):
+    with pytest.raises(InvalidSubmission, match=rf"submission\.csv.*\bb\b.*{message}"):
+        score_masks("2 2 8 2", mask, "1 1")
 
 
-SIDE = 16
+SIDE_PIXELS = 16
 
 
-def npy(array: np.ndarray) -> bytes:
+def to_npy(array: np.ndarray) -> bytes:
     file = BytesIO()
     np.save(file, array)
     return file.getvalue()
@@ -199,73 +206,88 @@ def npy(array: np.ndarray) -> bytes:
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small archive in the form of the competition's: folders of records, bands of H × W × T, masks of annotators."""
+    """Make a small archive with the competition's layout: folders of records, bands of H × W × T, masks."""
     raw, random = tmp_path_factory.mktemp("raw"), np.random.default_rng(0)
     name = "google-research-identify-contrails-reduce-global-warming.zip"
-    with zipfile.ZipFile(raw / name, "w") as packed:
-        packed.writestr("train_metadata.json", "[]")
-        packed.writestr("validation_metadata.json", "[]")
-        packed.writestr("sample_submission.csv", "record_id,encoded_pixels\n1000834164244036115,1 1 5 1\n")
-        packed.writestr("test/1000834164244036115/band_14.npy", npy(np.zeros((SIDE, SIDE, 8), np.float32)))
+    with zipfile.ZipFile(raw / name, "w") as zip_file:
+        zip_file.writestr("train_metadata.json", "[]")
+        zip_file.writestr("validation_metadata.json", "[]")
+        zip_file.writestr("sample_submission.csv", "record_id,encoded_pixels\n1000834164244036115,1 1 5 1\n")
+        zip_file.writestr(
+            "test/1000834164244036115/band_14.npy",
+            to_npy(np.zeros((SIDE_PIXELS, SIDE_PIXELS, 8), np.float32)),
+        )
         for part, first, count in (("train", 1000, 6), ("validation", 2000, 5)):
             for number in range(first, first + count):
                 folder = f"{part}/{number}"
                 for band in range(8, 17):
-                    kelvin = 200 + number / 100 + band + random.random((SIDE, SIDE, 8), np.float32)
-                    packed.writestr(f"{folder}/band_{band:02d}.npy", npy(kelvin.astype(np.float32)))
-                masks = random.integers(0, 2, (SIDE, SIDE, 1, 4 + number % 2), np.int32)
+                    kelvin = (
+                        200 + number / 100 + band + random.random((SIDE_PIXELS, SIDE_PIXELS, 8), np.float32)
+                    )
+                    zip_file.writestr(f"{folder}/band_{band:02d}.npy", to_npy(kelvin.astype(np.float32)))
+                masks = random.integers(0, 2, (SIDE_PIXELS, SIDE_PIXELS, 1, 4 + number % 2), np.int32)
                 if part == "train":
-                    packed.writestr(f"{folder}/human_individual_masks.npy", npy(masks))
+                    zip_file.writestr(f"{folder}/human_individual_masks.npy", to_npy(masks))
                 agreed = (2 * masks.sum(axis=-1) > masks.shape[-1]).astype(np.int32)
-                packed.writestr(f"{folder}/human_pixel_masks.npy", npy(agreed))
+                zip_file.writestr(f"{folder}/human_pixel_masks.npy", to_npy(agreed))
     return raw
 
 
 @pytest.fixture(scope="module")
-def real(prepare: ModuleType, archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
-    result = Made(tmp_path_factory.mktemp("paper"))
+def paper_edition(
+    prepare: ModuleType, archive: Path, tmp_path_factory: pytest.TempPathFactory
+) -> PreparedFolders:
+    result = PreparedFolders(tmp_path_factory.mktemp("paper"))
     prepare.prepare("paper", archive, result.public, result.private, SEED)
     return result
 
 
-def test_the_competitions_records_are_sampled_under_new_names(real):
-    assert (len(real.ids("train")), len(real.ids("test"))) == (4, 3)
-    assert not [name for name in (*real.ids("train"), *real.ids("test")) if name.isdigit() and len(name) < 12]
-    assert real.array("test_band_15").shape == (3, 8, SIDE, SIDE)
-    assert real.array("train_band_11").shape == (4, SIDE, SIDE)
+def test_the_competitions_records_are_sampled_with_new_ids(paper_edition):
+    assert (len(paper_edition.ids("train")), len(paper_edition.ids("test"))) == (4, 3)
+    assert not [
+        name
+        for name in (*paper_edition.ids("train"), *paper_edition.ids("test"))
+        if name.isdigit() and len(name) < 12
+    ]
+    assert paper_edition.array("test_band_15").shape == (3, 8, SIDE_PIXELS, SIDE_PIXELS)
+    assert paper_edition.array("train_band_11").shape == (4, SIDE_PIXELS, SIDE_PIXELS)
 
 
-def test_the_competitions_temperatures_come_back_from_the_counts(real, archive):
-    scale = json.loads((real.data / "scale.json").read_text())
-    kelvin = scale["kelvin_at_count_0"] + scale["kelvin_per_count"] * real.array("train_band_14")
-    with zipfile.ZipFile(next(archive.glob("*.zip"))) as packed:
-        packs = [packed.read(f"train/{number}/band_14.npy") for number in range(1000, 1006)]
+def test_the_competitions_temperatures_can_be_recovered_from_counts(paper_edition, archive):
+    scale = json.loads((paper_edition.data / "scale.json").read_text())
+    kelvin = scale["kelvin_at_count_0"] + scale["kelvin_per_count"] * paper_edition.array("train_band_14")
+    with zipfile.ZipFile(next(archive.glob("*.zip"))) as zip_file:
+        packs = [zip_file.read(f"train/{number}/band_14.npy") for number in range(1000, 1006)]
     originals = [np.load(BytesIO(pack)).transpose(2, 0, 1) for pack in packs]
     nearest = [min(np.abs(scene - original).max() for original in originals) for scene in kelvin]
     assert max(nearest) <= 0.0051
 
 
-def test_annotators_who_were_not_there_are_told_apart(real):
-    individual, agreed = real.masks("individual"), real.masks("agreed")
-    there = individual != 255
-    assert np.array_equal(agreed, 2 * (individual * there).sum(axis=1) > there.sum(axis=1))
-    assert individual.shape[1] == 5 and not there.all()
+def test_missing_annotators_are_marked(paper_edition):
+    individual, agreed = paper_edition.masks("individual"), paper_edition.masks("agreed")
+    is_present = individual != 255
+    assert np.array_equal(agreed, 2 * (individual * is_present).sum(axis=1) > is_present.sum(axis=1))
+    assert individual.shape[1] == 5 and not is_present.all()
 
 
-def test_the_hidden_masks_are_those_of_the_validation_folder(real, archive, grader):
-    with zipfile.ZipFile(next(archive.glob("*.zip"))) as packed:
+def test_the_hidden_masks_are_those_of_the_validation_folder(paper_edition, archive, grader):
+    with zipfile.ZipFile(next(archive.glob("*.zip"))) as zip_file:
         true = [
-            np.load(BytesIO(packed.read(f"validation/{number}/human_pixel_masks.npy")))
+            np.load(BytesIO(zip_file.read(f"validation/{number}/human_pixel_masks.npy")))
             for number in range(2000, 2005)
         ]
     known = {mask[:, :, 0].flatten(order="F").astype(bool).tobytes() for mask in true}
-    assert {grader.decode_runs(runs, SIDE * SIDE).tobytes() for runs in real.answers()} <= known
-    assert grader.grade(real.private / "answers.csv", real.private) == 1
+    assert {
+        grader.decode_runs(runs, SIDE_PIXELS * SIDE_PIXELS).tobytes() for runs in paper_edition.answers()
+    } <= known
+    assert grader.grade(paper_edition.private / "answers.csv", paper_edition.private) == 1
 
 
-def test_an_archive_without_validation_records_is_refused(prepare, tmp_path):
-    made = Made(tmp_path / "made")
-    with zipfile.ZipFile(tmp_path / prepare.ARCHIVE, "w") as packed:
-        packed.writestr("train/1/human_pixel_masks.npy", npy(np.zeros((SIDE, SIDE, 1), np.int32)))
+def test_an_archive_without_validation_records_is_rejected(prepare, tmp_path):
+    prepared = PreparedFolders(tmp_path / "made")
+    with zipfile.ZipFile(tmp_path / prepare.ARCHIVE, "w") as zip_file:
+        zip_file.writestr(
+            "train/1/human_pixel_masks.npy", to_npy(np.zeros((SIDE_PIXELS, SIDE_PIXELS, 1), np.int32))
+        )
     with pytest.raises(AssertionError, match="no records in validation/"):
-        prepare.prepare("paper", tmp_path, made.public, made.private, SEED)
+        prepare.prepare("paper", tmp_path, prepared.public, prepared.private, SEED)

@@ -1,4 +1,4 @@
-"""The llama-inference task on a model of a few thousand weights: read from both layouts, graded in real sandboxes."""
+"""The llama-inference task on a tiny model: read from both layouts, graded in real sandboxes."""
 
 import importlib
 import json
@@ -19,8 +19,8 @@ from mlagentbench.errors import InvalidSubmission
 from mlagentbench.task import BUILTIN_TASKS_DIR
 
 TASK = BUILTIN_TASKS_DIR / "llama-inference"
-HELPERS = ("generator", "gguf", "tensor_file", "tokenizer")
-SIZES = {
+TASK_MODULES = ("generator", "gguf", "tensor_file", "tokenizer")
+MODEL_SETTINGS = {
     "vocab_size": 512,
     "hidden_size": 64,
     "intermediate_size": 96,
@@ -29,7 +29,7 @@ SIZES = {
     "num_key_value_heads": 2,
     "rms_norm_eps": 1e-5,
 }
-NAMES = {
+LAYER_WEIGHTS = {
     "input_layernorm": ("attn_norm", 64),
     "self_attn.q_proj": ("attn_q", 64, 64),
     "self_attn.k_proj": ("attn_k", 32, 64),
@@ -40,46 +40,46 @@ NAMES = {
     "mlp.up_proj": ("ffn_up", 96, 64),
     "mlp.down_proj": ("ffn_down", 64, 96),
 }
-WORDS = ["".join(letters) for letters in product("aeiou", "bcd", "fgh", "klm", "pqr")]
-Prepare = Callable[..., Path]
+WORDS = ["".join(base_tokens) for base_tokens in product("aeiou", "bcd", "fgh", "klm", "pqr")]
+PrepareEdition = Callable[..., Path]
 
 
 @pytest.fixture
-def modules(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
-    """The modules of the task's folder, which is on the path only as long as a test runs."""
+def task_modules(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
+    """Import the modules of the task's folder, which is on the path only during a test."""
     monkeypatch.syspath_prepend(str(TASK))
-    for name in HELPERS:
+    for name in TASK_MODULES:
         monkeypatch.delitem(sys.modules, name, raising=False)
-    found = {name: importlib.import_module(name) for name in HELPERS}
+    found = {name: importlib.import_module(name) for name in TASK_MODULES}
     found["prepare"] = load_module_from_file(TASK / "prepare.py")
-    for name in HELPERS:
+    for name in TASK_MODULES:
         monkeypatch.delitem(sys.modules, name)
     return found
 
 
-def weights(seed: int = 0) -> dict[str, np.ndarray]:
-    """The weights of a small model, by their usual names, exact in every format."""
+def make_weights(seed: int = 0) -> dict[str, np.ndarray]:
+    """Return the weights of a small model by their usual names, exact in every format."""
     rng = np.random.default_rng(seed)
     found = {"model.embed_tokens": rng.normal(size=(512, 64)), "model.norm": rng.uniform(0.5, 1.5, 64)}
     for layer in range(2):
-        for name, (_, *shape) in NAMES.items():
+        for name, (_, *shape) in LAYER_WEIGHTS.items():
             found[f"model.layers.{layer}.{name}"] = rng.normal(0, 0.2, shape) if shape[1:] else np.ones(shape)
-    # Seven bits after the leading one are what BF16 keeps.
+    # BF16 keeps seven bits after the leading one.
     return {
         f"{name}.weight": (each.astype("f4").view("u4") & 0xFFFF0000).view("f4")
         for name, each in found.items()
     }
 
 
-def letters(modules: dict[str, ModuleType]) -> list[str]:
-    return [*modules["tokenizer"].BYTE_SYMBOLS, "Ġt", "Ġth", "Ġthe", "re"]
+def base_tokens(task_modules: dict[str, ModuleType]) -> list[str]:
+    return [*task_modules["tokenizer"].BYTE_SYMBOLS, "Ġt", "Ġth", "Ġthe", "re"]
 
 
 MERGES = ["Ġ t", "Ġt h", "Ġth e", "r e"]
 
 
-def gguf(modules: dict[str, ModuleType], seed: int = 0) -> bytes:
-    """The same model as a GGUF file, with its matrices unpacked but for one."""
+def encode_gguf(task_modules: dict[str, ModuleType], seed: int = 0) -> bytes:
+    """Encode the same model as a GGUF file."""
 
     def text(value: str) -> bytes:
         return struct.pack("<Q", len(value.encode())) + value.encode()
@@ -100,16 +100,16 @@ def gguf(modules: dict[str, ModuleType], seed: int = 0) -> bytes:
         "llama.attention.head_count_kv": 2,
         "llama.attention.layer_norm_rms_epsilon": 1e-5,
         "llama.rope.freq_base": 10000.0,
-        "tokenizer.ggml.tokens": letters(modules) + ["Ġ" + word for word in WORDS[:252]],
+        "tokenizer.ggml.tokens": base_tokens(task_modules) + ["Ġ" + word for word in WORDS[:252]],
         "tokenizer.ggml.merges": MERGES,
     }
     names = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight"}
     for layer in range(2):
-        for name, (short, *_) in NAMES.items():
+        for name, (short, *_) in LAYER_WEIGHTS.items():
             names[f"model.layers.{layer}.{name}.weight"] = f"blk.{layer}.{short}.weight"
     head, data = b"", b""
-    for name, each in weights(seed).items():
-        if "q_proj" in name or "k_proj" in name:  # each number beside that with which it is turned
+    for name, each in make_weights(seed).items():
+        if "q_proj" in name or "k_proj" in name:  # rotary pairs are adjacent
             each = each.reshape(-1, 2, 8, 64).swapaxes(1, 2).reshape(each.shape)
         sides = each.shape[::-1]
         head += text(names[name]) + struct.pack(f"<I{len(sides)}QIQ", len(sides), *sides, 0, len(data))
@@ -120,10 +120,10 @@ def gguf(modules: dict[str, ModuleType], seed: int = 0) -> bytes:
     return start + bytes(-len(start) % 32) + data
 
 
-def from_hub(raw: Path, kind: str) -> None:
-    """The same model in the layout of the hub, in two files."""
+def write_hub_model(raw: Path, kind: str) -> None:
+    """Write the same model in the layout of the hub, in two files."""
     (raw / "config.json").write_text(
-        json.dumps({**SIZES, "model_type": "llama", "tie_word_embeddings": True})
+        json.dumps({**MODEL_SETTINGS, "model_type": "llama", "tie_word_embeddings": True})
     )
     words = ["<unk>", "<s>", "</s>", *[f"<0x{n:02X}>" for n in range(256)], "▁", *map(chr, range(33, 127))]
     words += ["▁t", "▁th", "▁the", "re"]
@@ -134,7 +134,7 @@ def from_hub(raw: Path, kind: str) -> None:
     }
     added = [{"id": 1, "content": "<s>"}]
     (raw / "tokenizer.json").write_text(json.dumps({"model": model, "added_tokens": added}))
-    everything = list(weights().items())
+    everything = list(make_weights().items())
     for number, part in enumerate((everything[:5], everything[5:])):
         header, data = {"__metadata__": {"format": "pt"}}, b""
         for name, each in part:
@@ -151,19 +151,19 @@ def from_hub(raw: Path, kind: str) -> None:
 
 
 @pytest.fixture
-def prepare(modules: dict[str, ModuleType], tmp_path: Path) -> Prepare:
-    """The folder of a prepared instance of the small model."""
+def prepare_edition(task_modules: dict[str, ModuleType], tmp_path: Path) -> PrepareEdition:
+    """Return a function that prepares an instance of the small model."""
 
     def make(edition: str = "open", seed: int = 1, place: str = "data", kind: str = "BF16") -> Path:
         raw, public, private = (tmp_path / place / name for name in ("raw", "public", "private"))
         for folder in (raw, public, private):
             folder.mkdir(parents=True, mode=0o755)
         if edition == "open":
-            with zipfile.ZipFile(raw / modules["prepare"].ARCHIVE, "w") as wheel:
-                wheel.writestr(modules["prepare"].MEMBER, gguf(modules))
+            with zipfile.ZipFile(raw / task_modules["prepare"].ARCHIVE, "w") as wheel:
+                wheel.writestr(task_modules["prepare"].MEMBER, encode_gguf(task_modules))
         else:
-            from_hub(raw, kind)
-        modules["prepare"].prepare(edition, raw, public, private, seed)
+            write_hub_model(raw, kind)
+        task_modules["prepare"].prepare(edition, raw, public, private, seed)
         return tmp_path / place
 
     return make
@@ -172,80 +172,86 @@ def prepare(modules: dict[str, ModuleType], tmp_path: Path) -> Prepare:
 @pytest.mark.parametrize(
     ("edition", "kind"), [("open", ""), ("paper", "BF16"), ("paper", "F16"), ("paper", "F32")]
 )
-def test_both_layouts_give_the_same_model(prepare: Prepare, edition: str, kind: str) -> None:
-    public = prepare(edition, kind=kind) / "public"
+def test_both_layouts_give_the_same_model(prepare_edition: PrepareEdition, edition: str, kind: str) -> None:
+    public = prepare_edition(edition, kind=kind) / "public"
     with np.load(public / "weights/weights.npz") as file:
         found = dict(file)
-    assert found.keys() == weights().keys()
-    assert all((found[name] == each.astype("f2")).all() for name, each in weights().items())
+    assert found.keys() == make_weights().keys()
+    assert all((found[name] == each.astype("f2")).all() for name, each in make_weights().items())
     assert json.loads((public / "weights/config.json").read_text()) == {
-        **SIZES,
+        **MODEL_SETTINGS,
         "rope_theta": 10000.0,
         "tie_word_embeddings": True,
     }
 
 
 @pytest.mark.parametrize("edition", ["open", "paper"])
-def test_prompts_are_english_and_the_tokens_file_reads_them(prepare: Prepare, edition: str) -> None:
-    public = prepare(edition) / "public"
+def test_prompts_are_text_that_the_token_file_decodes(prepare_edition: PrepareEdition, edition: str) -> None:
+    public = prepare_edition(edition) / "public"
     texts = json.loads((public / "weights/tokens.json").read_text())
     for prompt in np.load(public / "prompts.npy")[:20]:
         read = "".join(texts[token] for token in prompt).encode("latin-1").decode()
         assert read.removeprefix("<s> ")[0] in "AEIOU" and read.isascii()
 
 
-def test_a_tokenizer_joins_the_most_urgent_pair_first_and_words_apart(modules: dict[str, ModuleType]) -> None:
-    tokenizer = modules["tokenizer"].Tokenizer(letters(modules), MERGES)
+def test_the_tokenizer_merges_by_priority_within_words(task_modules: dict[str, ModuleType]) -> None:
+    tokenizer = task_modules["tokenizer"].Tokenizer(base_tokens(task_modules), MERGES)
     tokens = tokenizer.encode("Over there, 12 the  café")
     assert [tokenizer.vocabulary[token] for token in tokens] == [
         *("O", "v", "e", "r", "Ġthe", "re", ",", "Ġ", "1", "2", "Ġthe", "Ġ", "Ġ", "c", "a", "f", "Ã", "©"),
     ]
 
 
-def test_packed_numbers_are_unpacked(modules: dict[str, ModuleType]) -> None:
-    packings = modules["gguf"].BLOCK_FORMATS
+def test_quantized_blocks_are_unpacked(task_modules: dict[str, ModuleType]) -> None:
+    packings = task_modules["gguf"].BLOCK_FORMATS
     four = np.frombuffer(struct.pack("<2e", 0.5, -1) + bytes(range(16)), np.uint8)[None]
     assert packings[3].unpack(four).tolist() == [[n / 2 - 1 for n in range(16)] + [-1.0] * 16]
     eight = np.frombuffer(struct.pack("<e32b", 0.25, *range(-16, 16)), np.uint8)[None]
     assert packings[8].unpack(eight).tolist() == [[n / 4 for n in range(-16, 16)]]
 
 
-def files(folder: Path) -> dict[str, bytes]:
+def read_files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_seed_decides_the_prompts_and_nothing_else(prepare: Prepare) -> None:
+def test_a_seed_determines_the_prompts_and_nothing_else(prepare_edition: PrepareEdition) -> None:
     one, same, other = (
-        prepare(seed=2**62, place="a"),
-        prepare(seed=2**62, place="b"),
-        prepare(seed=3, place="c"),
+        prepare_edition(seed=2**62, place="a"),
+        prepare_edition(seed=2**62, place="b"),
+        prepare_edition(seed=3, place="c"),
     )
-    assert all(files(one / room) == files(same / room) for room in ("public", "private"))
-    changed = {name for name, data in files(one / "public").items() if files(other / "public")[name] != data}
+    assert all(read_files(one / room) == read_files(same / room) for room in ("public", "private"))
+    changed = {
+        name
+        for name, data in read_files(one / "public").items()
+        if read_files(other / "public")[name] != data
+    }
     assert changed == {"prompts.npy"}
-    assert files(one / "private")["prompts.npy"] != files(other / "private")["prompts.npy"]
+    assert read_files(one / "private")["prompts.npy"] != read_files(other / "private")["prompts.npy"]
 
 
-def test_no_hidden_prompt_is_shown(prepare: Prepare) -> None:
-    folder = prepare()
+def test_no_hidden_prompt_is_public(prepare_edition: PrepareEdition) -> None:
+    folder = prepare_edition()
     shown, hidden = (np.load(folder / room / "prompts.npy") for room in ("public", "private"))
     together = {tuple(prompt) for prompt in np.concatenate([shown, hidden]).tolist()}
     assert len(together) == len(shown) + len(hidden) == 464
 
 
-def test_prompts_open_with_so_many_words_that_no_table_could_hold_the_answers(
-    modules: dict[str, ModuleType],
+def test_prompts_start_with_too_many_different_words_for_a_table_of_answers(
+    task_modules: dict[str, ModuleType],
 ) -> None:
-    tokenizer = modules["tokenizer"].Tokenizer([*letters(modules), *("Ġ" + word for word in WORDS)], MERGES)
-    prompts = modules["prepare"]._draw_prompts(tokenizer, 19, 1)
+    tokenizer = task_modules["tokenizer"].Tokenizer(
+        [*base_tokens(task_modules), *("Ġ" + word for word in WORDS)], MERGES
+    )
+    prompts = task_modules["prepare"]._draw_prompts(tokenizer, 19, 1)
     assert len(np.unique(prompts[:, :17], axis=0)) == 464  # the letters of three words, and two spaces
 
 
 @pytest.fixture
-def workspace(prepare: Prepare, tmp_path: Path) -> Path:
-    """A workspace with the starter and the small model, beside the instance `data`."""
+def workspace(prepare_edition: PrepareEdition, tmp_path: Path) -> Path:
+    """Make a workspace with the starter and the small model, next to the instance `data`."""
     folder = tmp_path / "workspace"
-    shutil.copytree(prepare() / "public", folder)
+    shutil.copytree(prepare_edition() / "public", folder)
     shutil.copytree(TASK / "starter", folder, dirs_exist_ok=True)
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
@@ -258,67 +264,71 @@ def grader(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return load_module_from_file(TASK / "grade.py")
 
 
-def test_the_reference_is_right_by_the_model_in_numpy_as_well(
+def test_the_reference_is_correct_according_to_the_numpy_model(
     grader: ModuleType, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judged = []
+    agreements = []
     monkeypatch.setattr(
-        grader, "_is_equal", lambda one, other: judged.append((one == other).all())
-    )  # trust no starter
+        grader, "_is_equal", lambda one, other: agreements.append((one == other).all())
+    )  # do not rely on the starter
     monkeypatch.setattr(grader, "MIN_CORRECT_SHARE", 1.0)
     shutil.copytree(TASK / "reference", workspace, dirs_exist_ok=True)
     assert 0 < grader.grade(workspace, tmp_path / "data/private") < 2
-    assert judged and all(judged)
+    assert agreements and all(agreements)
 
 
-def greedy(model: object, prompt: tuple[int, ...], count: int) -> np.ndarray:
+def generate_greedily(model: object, prompt: tuple[int, ...], count: int) -> np.ndarray:
     tokens = list(prompt)
     for _ in range(count):
-        tokens.append(int(scores(model, tokens)[-1].argmax()))
+        tokens.append(int(compute_logits(model, tokens)[-1].argmax()))
     return np.array(tokens[len(prompt) :])
 
 
-def scores(model: object, tokens: list[int]) -> np.ndarray:
+def compute_logits(model: object, tokens: list[int]) -> np.ndarray:
     return model.compute_states(np.array([tokens]))[0] @ model._weights("model.embed_tokens").T
 
 
 def test_tokens_count_up_to_the_first_wrong_one(grader: ModuleType, workspace: Path) -> None:
     model = grader.NumpyModel(workspace / "weights")
     one, two = (5, 70, 300), (9, 10)
-    right = [greedy(model, one, 6), greedy(model, two, 4)]
+    right = [generate_greedily(model, one, 6), generate_greedily(model, two, 4)]
     assert model.count_correct([one, two], right) == 10
     assert model.count_correct([one, two], [right[0], np.array([*right[1][:3], 600])]) == 9
     assert model.count_correct([one, two], [right[0], np.array([-1, *right[1][1:]])]) == 6
-    worst = int(scores(model, list(one))[-1].argmin())
-    steered = np.array([worst, *greedy(model, (*one, worst), 5)])  # all but one are what the model would say
+    worst = int(compute_logits(model, list(one))[-1].argmin())
+    steered = np.array(
+        [worst, *generate_greedily(model, (*one, worst), 5)]
+    )  # all but one are the model's choice
     assert model.count_correct([one], [steered]) == 0
 
 
 @pytest.mark.parametrize(("more", "right"), [(0.01, 1), (-0.01, 0)])
-def test_a_token_may_be_a_little_less_likely_than_the_best(
+def test_a_token_may_be_slightly_less_likely_than_the_best(
     grader: ModuleType, workspace: Path, monkeypatch: pytest.MonkeyPatch, more: float, right: int
 ) -> None:
     model = grader.NumpyModel(workspace / "weights")
     prompt = (5, 70, 300)
-    after = scores(model, list(prompt))[-1]
+    after = compute_logits(model, list(prompt))[-1]
     second, best = after.argsort()[-2:]
     monkeypatch.setattr(grader, "LOGIT_TOLERANCE", after[best] - after[second] + more)
     assert model.count_correct([prompt], [np.array([second])]) == right
 
 
-def test_too_few_right_tokens_are_invalid(grader: ModuleType, workspace: Path) -> None:
+def test_too_few_correct_tokens_are_invalid(grader: ModuleType, workspace: Path) -> None:
     folder = workspace / "weights"
     prompts = [(n, n + 1, n + 2) for n in range(20)]
-    starter = {prompt: greedy(grader.NumpyModel(folder), prompt, 2) for prompt in prompts}
+    starter = {prompt: generate_greedily(grader.NumpyModel(folder), prompt, 2) for prompt in prompts}
     wrong = {prompt: np.array([added[0], (added[1] + 1) % 512]) for prompt, added in starter.items()}
     one, two = ({**starter, **dict(list(wrong.items())[:count])} for count in (1, 2))
     grader._check_answers(grader.GeneratedTokens(starter, one), folder)
-    with pytest.raises(InvalidSubmission, match=r"only 95\.0% of the tokens are correct; at least 97% must be"):
+    with pytest.raises(
+        InvalidSubmission, match=r"only 95\.0% of the tokens are correct; at least 97% must be"
+    ):
         grader._check_answers(grader.GeneratedTokens(starter, two), folder)
 
 
 @pytest.mark.parametrize(
-    ("found", "sentence"),
+    ("found", "message"),
     [
         ([np.zeros((2, 3))], "float64"),
         ([np.zeros((3, 2), "i8")], "expected int64"),
@@ -327,15 +337,13 @@ def test_too_few_right_tokens_are_invalid(grader: ModuleType, workspace: Path) -
         ([], "returned 0 arrays"),
     ],
 )
-def test_only_whole_numbers_for_each_prompt_are_an_answer(
-    grader: ModuleType, found: list, sentence: str
-) -> None:
-    with pytest.raises(InvalidSubmission, match=sentence):
+def test_an_answer_must_be_one_array_of_integers(grader: ModuleType, found: list, message: str) -> None:
+    with pytest.raises(InvalidSubmission, match=message):
         grader._check_tokens(found, (2, 3))
     assert grader._check_tokens([np.ones((2, 3), "u1")], (2, 3)).dtype == np.int64
 
 
-def test_no_prompt_comes_twice_and_zeros_follow_its_end(grader: ModuleType) -> None:
+def test_no_prompt_is_repeated_and_prompts_are_padded_with_zeros(grader: ModuleType) -> None:
     prompts = grader.PromptPool(np.arange(1, 81).reshape(10, 8))
     drawn = np.concatenate([prompts.draw([3, 8]) for _ in range(5)])
     assert sorted(drawn[:, 0]) == list(range(1, 81, 8))
@@ -344,7 +352,7 @@ def test_no_prompt_comes_twice_and_zeros_follow_its_end(grader: ModuleType) -> N
 
 
 @pytest.mark.parametrize("damage", ["changed", "removed", "linked"])
-def test_the_weights_must_be_what_they_were(
+def test_the_weights_must_be_unchanged(
     grader: ModuleType, workspace: Path, tmp_path: Path, damage: str
 ) -> None:
     path = workspace / "weights/weights.npz"
@@ -359,7 +367,7 @@ def test_the_weights_must_be_what_they_were(
         grader.grade(workspace, tmp_path / "data/private")
 
 
-LAST_LEFT_OUT = """
+SKIP_LAST_TOKEN = """
 
 honest = generate
 def generate(prompts, lengths, new_tokens):
@@ -369,19 +377,20 @@ def generate(prompts, lengths, new_tokens):
 """
 
 
-def test_a_submission_that_makes_its_tokens_up_is_invalid(
+def test_a_submission_with_made_up_tokens_is_invalid(
     grader: ModuleType, workspace: Path, tmp_path: Path
 ) -> None:
-    made_up = "import numpy as np\ndef generate(prompts, lengths, count):\n    return np.full((len(prompts), count), 7)"
+    made_up = "import numpy as np\ndef generate(prompts, lengths, count):\n"
+    made_up += "    return np.full((len(prompts), count), 7)"
     (workspace / "llama.py").write_text(made_up)
     with pytest.raises(InvalidSubmission, match=r"only .* of the tokens"):
         grader.grade(workspace, tmp_path / "data/private")
 
 
-def test_a_starter_that_leaves_out_one_token_of_a_round_is_invalid(
+def test_leaving_out_one_token_per_round_is_invalid(
     grader: ModuleType, workspace: Path, tmp_path: Path
 ) -> None:
     with (workspace / "llama.py").open("a") as file:
-        file.write(LAST_LEFT_OUT)
+        file.write(SKIP_LAST_TOKEN)
     with pytest.raises(InvalidSubmission, match=r"only .* of the tokens are correct; at least 97% must be"):
         grader.grade(workspace, tmp_path / "data/private")

@@ -1,4 +1,4 @@
-"""The citation graphs of ogbn-arxiv: read from archives of the real layouts, renumbered, and split without a leak."""
+"""The ogbn-arxiv task: graphs from archives with the real layouts, renumbered and split without leaks."""
 
 import gzip
 import pickle
@@ -18,16 +18,16 @@ from mlagentbench.task import BUILTIN_TASKS_DIR, Task
 
 TASK = BUILTIN_TASKS_DIR / "ogbn-arxiv"
 PAPERS, COLUMNS = 60, 5
-Made = tuple[Path, Path]
-Make = Callable[..., Made]
+PreparedFolders = tuple[Path, Path]
+PrepareEdition = Callable[..., PreparedFolders]
 
 
 @pytest.fixture(scope="module")
-def preparation() -> ModuleType:
+def prepare_module() -> ModuleType:
     return load_module_from_file(TASK / "prepare.py")
 
 
-def arxiv_tables() -> dict[str, np.ndarray]:
+def make_arxiv_tables() -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
     edges = rng.permutation([(a, b) for a in range(PAPERS) for b in range(a)])[:200]
     return {
@@ -43,7 +43,7 @@ def arxiv_tables() -> dict[str, np.ndarray]:
     }
 
 
-def pack_arxiv(path: Path, tables: dict[str, np.ndarray]) -> None:
+def write_arxiv_archive(path: Path, tables: dict[str, np.ndarray]) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         for name, table in tables.items():
             text = pd.DataFrame(table).to_csv(index=False, header=False)
@@ -51,38 +51,44 @@ def pack_arxiv(path: Path, tables: dict[str, np.ndarray]) -> None:
 
 
 @pytest.fixture
-def make(preparation: ModuleType, tmp_path: Path) -> Make:
-    """Prepares the paper edition from an archive of OGB's layout."""
+def prepare_paper_edition(prepare_module: ModuleType, tmp_path: Path) -> PrepareEdition:
+    """Return a function that prepares the paper edition from an archive with OGB's layout."""
 
-    def run(seed: int, tables: dict[str, np.ndarray] | None = None) -> Made:
+    def run(seed: int, tables: dict[str, np.ndarray] | None = None) -> PreparedFolders:
         root = tmp_path / f"{seed}-{len(list(tmp_path.iterdir()))}"
         for name in ("raw", "public", "private"):
             (root / name).mkdir(parents=True)
-        pack_arxiv(root / "raw" / "arxiv.zip", tables or arxiv_tables())
-        preparation.prepare("paper", root / "raw", root / "public", root / "private", seed)
+        write_arxiv_archive(root / "raw" / "arxiv.zip", tables or make_arxiv_tables())
+        prepare_module.prepare("paper", root / "raw", root / "public", root / "private", seed)
         return root / "public" / "data", root / "private"
 
     return run
 
 
-def contents(made: Made) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for folder in made for path in folder.iterdir()}
+def read_files(folders: PreparedFolders) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for folder in folders for path in folder.iterdir()}
 
 
-def originals(data: Path) -> np.ndarray:
-    """The old number of each paper, which only the year of this made-up archive tells."""
+def original_numbers(data: Path) -> np.ndarray:
+    """Return the old number of each paper, which is encoded in the year of the synthetic archive."""
     return pd.read_csv(data / "years.csv")["year"].to_numpy() - 1990
 
 
-def test_the_same_seed_makes_the_same_files_and_another_seed_makes_others(make: Make) -> None:
-    first, again, other = (contents(make(seed)) for seed in (2**62 + 1, 2**62 + 1, 2**62 + 2))
+def test_the_same_seed_makes_the_same_files_and_another_seed_makes_others(
+    prepare_paper_edition: PrepareEdition,
+) -> None:
+    first, again, other = (
+        read_files(prepare_paper_edition(seed)) for seed in (2**62 + 1, 2**62 + 1, 2**62 + 2)
+    )
     assert first == again
     assert [name for name in first if first[name] == other[name]] == []
 
 
-def test_the_graph_of_the_paper_edition_is_ogbs_with_new_numbers(make: Make) -> None:
-    data, _ = make(5)
-    tables, old = arxiv_tables(), originals(data)
+def test_the_graph_of_the_paper_edition_is_ogbs_with_new_numbers(
+    prepare_paper_edition: PrepareEdition,
+) -> None:
+    data, _ = prepare_paper_edition(5)
+    tables, old = make_arxiv_tables(), original_numbers(data)
     assert sorted(old) == list(range(PAPERS)) and list(old) != list(range(PAPERS))
     with np.load(data / "features.npz", allow_pickle=False) as file:
         features = file["features"]
@@ -94,9 +100,11 @@ def test_the_graph_of_the_paper_edition_is_ogbs_with_new_numbers(make: Make) -> 
     assert edges.tolist() != tables["raw/edge"].tolist()
 
 
-def test_the_parts_of_the_paper_edition_are_the_official_ones_and_test_labels_are_hidden(make: Make) -> None:
-    data, private = make(5)
-    old, tables = originals(data), arxiv_tables()
+def test_the_parts_of_the_paper_edition_are_the_official_ones_and_test_labels_are_hidden(
+    prepare_paper_edition: PrepareEdition,
+) -> None:
+    data, private = prepare_paper_edition(5)
+    old, tables = original_numbers(data), make_arxiv_tables()
     files = {
         "train": data / "train_labels.csv",
         "valid": data / "valid_labels.csv",
@@ -112,30 +120,33 @@ def test_the_parts_of_the_paper_edition_are_the_official_ones_and_test_labels_ar
 
 
 @pytest.mark.parametrize("damage", ["raw/node-label", "raw/node_year", "split/time/test"])
-def test_an_archive_that_lacks_rows_is_refused(make: Make, damage: str) -> None:
-    tables = arxiv_tables()
+def test_an_archive_that_lacks_rows_is_rejected(prepare_paper_edition: PrepareEdition, damage: str) -> None:
+    tables = make_arxiv_tables()
     tables[damage] = tables[damage][:-1]
     with pytest.raises(AssertionError, match=r"the tables of the archive|the split does not"):
-        make(5, tables)
+        prepare_paper_edition(5, tables)
 
 
 @pytest.mark.parametrize("attack", [print, pickle.loads, np.load, Path, eval])
-def test_a_pickle_that_asks_for_anything_else_is_refused(
-    preparation: ModuleType, attack: object, tmp_path: Path
+def test_a_pickle_with_any_other_name_is_rejected(
+    prepare_module: ModuleType, attack: object, tmp_path: Path
 ) -> None:
     path = tmp_path / "evil"
     path.write_bytes(pickle.dumps(attack))
-    with path.open("rb") as file, pytest.raises(pickle.UnpicklingError, match="is not allowed in the archive's pickles"):
-        preparation.Unpickler(file, encoding="latin1").load()
+    with (
+        path.open("rb") as file,
+        pytest.raises(pickle.UnpicklingError, match="is not allowed in the archive's pickles"),
+    ):
+        prepare_module.Unpickler(file, encoding="latin1").load()
 
 
 @pytest.fixture(scope="module")
-def pubmed() -> Made:
+def pubmed() -> PreparedFolders:
     data = prepare_data(Task(TASK), "open", lambda line: None)
     return data.public / "data", data.private
 
 
-def test_the_open_edition_is_all_of_pubmed(pubmed: Made) -> None:
+def test_the_open_edition_is_all_of_pubmed(pubmed: PreparedFolders) -> None:
     data, private = pubmed
     with np.load(data / "features.npz", allow_pickle=False) as file:
         features = file["features"]
@@ -153,7 +164,7 @@ def test_the_open_edition_is_all_of_pubmed(pubmed: Made) -> None:
     assert (label[edges[:, 0]] == label[edges[:, 1]]).mean() == pytest.approx(0.802, abs=0.001)
 
 
-def test_numbers_and_order_say_nothing_about_labels(pubmed: Made) -> None:
+def test_numbers_and_order_carry_no_information_about_labels(pubmed: PreparedFolders) -> None:
     data, private = pubmed
     answers = pd.read_csv(private / "answers.csv").set_index("node")["label"]
     assert abs(np.corrcoef(answers.index, answers)[0, 1]) < 0.03
@@ -164,18 +175,18 @@ def test_numbers_and_order_say_nothing_about_labels(pubmed: Made) -> None:
     assert abs(np.corrcoef(first.index, first["label"])[0, 1]) < 0.03
 
 
-def graded(tmp_path: Path, answers: list[object], predicted: list[object]) -> float:
+def grade_labels(tmp_path: Path, answers: list[object], predicted: list[object]) -> float:
     for name, labels in (("answers.csv", answers), ("submission.csv", predicted)):
         pd.DataFrame({"node": range(len(labels)), "label": labels}).to_csv(tmp_path / name, index=False)
     return float(load_module_from_file(TASK / "grade.py").grade(tmp_path / "submission.csv", tmp_path))
 
 
-def test_the_score_is_the_share_of_right_labels(tmp_path: Path) -> None:
-    assert graded(tmp_path, [0, 1, 2, 2], [0, 1, 2, 0]) == 0.75
-    assert graded(tmp_path, [0, 1, 2, 2], [0, 1, 2, 2]) == 1.0
+def test_the_score_is_the_fraction_of_correct_labels(tmp_path: Path) -> None:
+    assert grade_labels(tmp_path, [0, 1, 2, 2], [0, 1, 2, 0]) == 0.75
+    assert grade_labels(tmp_path, [0, 1, 2, 2], [0, 1, 2, 2]) == 1.0
 
 
 @pytest.mark.parametrize("label", [0.5, -1, 1.0000001])
-def test_a_label_that_is_no_class_is_refused(tmp_path: Path, label: float) -> None:
+def test_a_label_that_is_not_an_integer_is_invalid(tmp_path: Path, label: float) -> None:
     with pytest.raises(InvalidSubmission, match=r"submission\.csv: 1 labels are not integers from 0"):
-        graded(tmp_path, [0, 1, 2], [0, 1, label])
+        grade_labels(tmp_path, [0, 1, 2], [0, 1, label])
