@@ -5,6 +5,7 @@ Runs of the starter and the reference take minutes and are marked slow; `make pr
 
 import contextlib
 import json
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -70,6 +71,14 @@ def test_task_modules_do_not_shadow_packages(name):
         for line in read_requirements(runtime)
     }
     assert not modules & (packages | set(sys.stdlib_module_names)), "another machine may have that package"
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_description_names_the_line_that_train_py_prints_last(name):
+    task = Task.load(name)
+    printed = re.findall(r'print\(f"(validation [^:{]*: )\{', (task.starter / "train.py").read_text())
+    assert len(printed) == 1
+    assert f"`{printed[0]}<number>`" in " ".join(task.describe("open").split())
 
 
 @pytest.mark.parametrize("name", TASKS)

@@ -178,7 +178,7 @@ def test_ids_and_their_order_carry_no_information(prepared: PreparedFolders) -> 
     assert ids == prepared.answers["id"].tolist() == sorted(ids) and not set(ids) & set(train_ids)
     assert ids == pd.read_csv(prepared.public / "sample_submission.csv")["id"].tolist()
     assert abs(np.corrcoef(np.arange(len(ids)), prepared.is_out_of_sample)[0, 1]) < 0.2
-    assert len({picture.tobytes() for picture in [*images, *train_images]}) == 320
+    assert len({image.tobytes() for image in [*images, *train_images]}) == 320
 
 
 def score_submission(

@@ -74,9 +74,9 @@ def draw_crops(normalized, boxes, empty_label, rng):
     image_numbers = rng.choice(np.unique(boxes[:, 0]), count)
     empty = np.column_stack([image_numbers, rng.integers(0, width, count), rng.integers(0, height, count)])
     is_near_box = np.zeros(count, bool)
-    by_picture = {number: boxes[boxes[:, 0] == number, 1:3] for number in np.unique(empty[:, 0])}
+    boxes_by_image = {number: boxes[boxes[:, 0] == number, 1:3] for number in np.unique(empty[:, 0])}
     for row, (number, x, y) in enumerate(empty):
-        is_near_box[row] = (np.abs(by_picture[number] - (x, y)).max(axis=1) < 1.5 * STRIDE_PIXELS).any()
+        is_near_box[row] = (np.abs(boxes_by_image[number] - (x, y)).max(axis=1) < 1.5 * STRIDE_PIXELS).any()
     positions = np.concatenate([centres, empty[~is_near_box]])
     positions[:, 1:] = positions[:, 1:].clip(0, (width, height))
     labels = np.concatenate([boxes[:, 3], np.full((~is_near_box).sum(), empty_label)])
