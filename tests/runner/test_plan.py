@@ -162,9 +162,9 @@ def test_an_agent_file_that_cannot_be_imported_is_a_usage_error(
 
 
 def test_the_guide_documents_every_key_and_its_example_is_valid() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "internals" / "scale.md").read_text()
-    table = text.partition("| key |")[2].partition("\n\n")[0]
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "batches.md").read_text()
+    table = guide.partition("| key |")[2].partition("\n\n")[0]
     keys = {key for row in table.splitlines()[2:] for key in re.findall(r"`(\w+)`", row.split("|")[1])}
     assert keys == set(Plan.model_fields)
-    assert all(f"`{bound}`" in table for bound in LIMIT_KEYS)
-    Plan.model_validate(tomllib.loads(text.partition("```toml\n")[2].partition("```")[0]))
+    assert all(f"`{key}`" in table for key in LIMIT_KEYS)
+    Plan.model_validate(tomllib.loads(guide.partition("```toml\n")[2].partition("```")[0]))
