@@ -115,8 +115,8 @@ def encode_gguf(task_modules: dict[str, ModuleType], seed: int = 0) -> bytes:
         head += text(names[name]) + struct.pack(f"<I{len(sides)}QIQ", len(sides), *sides, 0, len(data))
         data += each.astype("<f4").tobytes()
         data += bytes(-len(data) % 32)
-    said = b"".join(setting(name, value) for name, value in settings.items())
-    start = b"GGUF" + struct.pack("<IQQ", 3, len(names), len(settings)) + said + head
+    metadata = b"".join(setting(name, value) for name, value in settings.items())
+    start = b"GGUF" + struct.pack("<IQQ", 3, len(names), len(settings)) + metadata + head
     return start + bytes(-len(start) % 32) + data
 
 
@@ -146,8 +146,10 @@ def write_hub_model(raw: Path, kind: str) -> None:
             offsets = [len(data), len(data) + packed.nbytes]
             header[name] = {"dtype": kind, "shape": each.shape, "data_offsets": offsets}
             data += packed.tobytes()
-        said = json.dumps(header).encode()
-        (raw / f"model-{number}.safetensors").write_bytes(struct.pack("<Q", len(said)) + said + data)
+        header_bytes = json.dumps(header).encode()
+        (raw / f"model-{number}.safetensors").write_bytes(
+            struct.pack("<Q", len(header_bytes)) + header_bytes + data
+        )
 
 
 @pytest.fixture

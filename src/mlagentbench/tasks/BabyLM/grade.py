@@ -27,8 +27,8 @@ Floats = npt.NDArray[np.float64]
 
 def violations(sources: Path) -> list[str]:
     """Report imports of packages with pretrained models or text in train.py and model.py."""
-    found = [forbidden_imports(sources, name, FORBIDDEN_PACKAGES) for name in ("train.py", "model.py")]
-    return sorted({sentence for sentences in found for sentence in sentences})
+    by_script = [forbidden_imports(sources, name, FORBIDDEN_PACKAGES) for name in ("train.py", "model.py")]
+    return sorted({message for messages in by_script for message in messages})
 
 
 def grade(submission: Path, private: Path) -> float:

@@ -99,14 +99,14 @@ def _split_books(raw: Path, seed: int) -> Parts:
 
 def _read_members(archive: Path, names: re.Pattern[str]) -> list[str]:
     """Read the texts of an archive whose names match, in the order of their names."""
-    found = {}
+    texts = {}
     with tarfile.open(archive) as package:
         for member in package:
             if names.fullmatch(member.name) and (file := package.extractfile(member)):
-                found[member.name] = file.read().decode("utf-8-sig")
-    if not found:
+                texts[member.name] = file.read().decode("utf-8-sig")
+    if not texts:
         raise ValueError(f"{archive.name} does not contain the expected texts")
-    return [found[name] for name in sorted(found)]
+    return [texts[name] for name in sorted(texts)]
 
 
 def clean_text(text: str) -> str:

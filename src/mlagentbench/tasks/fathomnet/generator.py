@@ -126,8 +126,8 @@ class SceneGenerator:
         for category in categories[DEEP_CATEGORIES : DEEP_CATEGORIES + SHALLOW_CATEGORIES]:
             self.end_depths[category] = rng.uniform(*SHALLOW_END_RANGE_M)
         is_deep, both = (
-            self.weights[some].sum()
-            for some in (categories[:DEEP_CATEGORIES], categories[DEEP_CATEGORIES + SHALLOW_CATEGORIES :])
+            self.weights[group].sum()
+            for group in (categories[:DEEP_CATEGORIES], categories[DEEP_CATEGORIES + SHALLOW_CATEGORIES :])
         )
         self.weights[categories[:DEEP_CATEGORIES]] *= DEEP_SHARE / (1 - DEEP_SHARE) * both / is_deep
 

@@ -45,7 +45,7 @@ def _read_kaggle(raw: Path) -> Tables:
 
 def _renumber_patients(tables: Tables, seed: int) -> Tables:
     """Give patients new ids that carry no information, and order the rows by them."""
-    old_ids = {int(each) for table in tables for each in table["patient_id"].unique()}
+    old_ids = {int(patient) for table in tables for patient in table["patient_id"].unique()}
     new_ids = dict(
         zip(_hash_order(old_ids, f"{seed} names"), range(10_001, 10_001 + len(old_ids)), strict=True)
     )
@@ -88,7 +88,7 @@ def _list_targets(clinical: pd.DataFrame, cutoffs: "pd.Series[int]") -> pd.DataF
 def _hash_order(numbers: Iterable[int], salt: str) -> list[int]:
     """Order numbers by hashes with a salt: random generators may change between versions of numpy."""
     return sorted(
-        (int(each) for each in numbers), key=lambda each: sha256(f"{salt} {each}".encode()).digest()
+        (int(number) for number in numbers), key=lambda number: sha256(f"{salt} {number}".encode()).digest()
     )
 
 
