@@ -76,7 +76,8 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("path", LOCKS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_every_locked_package_has_one_version_and_hashes_and_no_address(path: Path) -> None:
-    assert all(LINE.fullmatch(line) for line in lines(path)) and len(lines(path)) > 5
+    assert all(LINE.fullmatch(line) for line in lines(path))
+    assert len(lines(path)) > (0 if path.stem == "uv" else 5)
     assert not re.search(r"://|--(extra-)?index|--find-links", path.read_text())
 
 
@@ -154,6 +155,7 @@ def test_make_installs_no_file_with_another_hash(shelf: Path) -> None:
     shutil.copy(ROOT / "Makefile", project)
     (project / "pyproject.toml").touch()
     (project / "requirements" / "run.txt").write_text(f"tiny==1.0 --hash=sha256:{wheel(shelf, 41)}\n")
+    (project / "requirements" / "uv.txt").touch()  # without uv, make installs with pip
     wheel(shelf, 42)
     command = ["make", f"PYTHON={sys.executable}", ".venv/installed"]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
@@ -221,13 +223,10 @@ def test_a_vulnerable_package_fails_the_audit_which_looks_up_all_that_are_locked
     assert set(asked) == set(held)
 
 
-def test_every_test_that_a_page_names_exists() -> None:
-    files = [path.read_text() for path in ROOT.glob("tests/**/test_*.py")]
-    known = {name for text in files for name in re.findall(r"def (test_\w+)", text)}
-    named = {
-        name for page in ROOT.glob("docs/*.md") for name in re.findall(r"`(test_\w+)`", page.read_text())
-    }
-    assert named - known == set() and len(named) > 50
+def test_no_page_names_a_test() -> None:
+    pages = [*ROOT.glob("docs/**/*.md"), ROOT / "README.md", ROOT / "AGENTS.md"]
+    assert not [page for page in pages if re.search(r"`test_\w+`", page.read_text())]
+
 
 
 HOOK = """
