@@ -3,20 +3,20 @@
 import os
 import platform
 import re
-import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from blake3 import blake3
 
-from mlagentbench.errors import SandboxFault, UsageError
-from mlagentbench.runtimes.locks import PIP_COMMAND, pip_install_arguments
+from mlagentbench.errors import UsageError
+from mlagentbench.runtimes.install import install_packages
+from mlagentbench.runtimes.locks import pip_install_arguments
 from mlagentbench.system.cache import build_once, cache_dir
-from mlagentbench.system.spawn import die_with_parent
+from mlagentbench.system.progress import ProgressCallback
 
 REQUIREMENTS_FOLDER = Path(__file__).parent
 PINNED_REQUIREMENT = re.compile(r"[\w.-]+(\[[\w,.-]+\])?==[\w.!+-]+")
@@ -107,7 +107,7 @@ def read_requirements(name: str) -> list[str]:
     return packages
 
 
-def ensure_runtime(name: str, progress: Callable[[str], None]) -> Runtime:
+def ensure_runtime(name: str, progress: ProgressCallback) -> Runtime:
     """Return the runtime called `name`, and build it first if necessary."""
     lock = REQUIREMENTS_FOLDER / "locked" / f"{name}.txt"
     return _build_if_missing(find_runtime(name), read_requirements(name), progress, lock)
@@ -121,14 +121,14 @@ def require_pinned(packages: Sequence[str]) -> list[str]:
     return list(packages)
 
 
-def ensure_package_runtime(packages: Sequence[str], progress: Callable[[str], None]) -> Runtime:
+def ensure_package_runtime(packages: Sequence[str], progress: ProgressCallback) -> Runtime:
     """Return a runtime of these packages and their dependencies, for an external agent; built if needed."""
     content = f"{PYTHON_NAME} {platform.machine()}\n" + "\n".join(packages)
     return _build_if_missing(Runtime("agent", blake3(content.encode()).hexdigest()), packages, progress)
 
 
 def _build_if_missing(
-    runtime: Runtime, packages: Sequence[str], progress: Callable[[str], None], lock: Path | None = None
+    runtime: Runtime, packages: Sequence[str], progress: ProgressCallback, lock: Path | None = None
 ) -> Runtime:
     runtime.folder.parent.mkdir(exist_ok=True)
     build_once(runtime.folder, lambda folder: _build(runtime, packages, lock, folder, progress))
@@ -140,28 +140,12 @@ def _build(
     packages: Sequence[str],
     lock: Path | None,
     folder: Path,
-    progress: Callable[[str], None],
+    progress: ProgressCallback,
 ) -> None:
     progress(f"Building the runtime {runtime.name} (once; takes a minute or two)")
     package_folder = folder / "lib" / PYTHON_NAME / "site-packages"
     arguments = pip_install_arguments(runtime.name, packages, lock, folder) if lock else packages
-    # pip dies with the harness, so that it does not write to a folder that the next build removes.
-    command = [*PIP_COMMAND, "install", "--no-warn-conflicts", "--target", str(package_folder), *arguments]
-    lines = []
-    with subprocess.Popen(
-        die_with_parent(command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, umask=0o022
-    ) as pip:
-        assert pip.stdout is not None
-        for line in pip.stdout:
-            lines.append(line.strip())
-            if line.startswith(("Collecting", "Processing")):
-                progress(f"  {Path(line.split()[1]).name}")
-            elif line.startswith("Installing"):
-                progress(f"  installing {len(line.split(','))} packages")
-    if pip.returncode != 0:
-        errors = [line for line in lines if line.startswith("ERROR") or "No module named pip" in line]
-        reason = (errors or lines or ["no output"])[-1]
-        raise SandboxFault(f"Cannot build the runtime {runtime.name}: {reason}")
+    install_packages(runtime.name, arguments, package_folder, progress)
     (folder / "bin").mkdir()
     for link in ("python", "python3", PYTHON_NAME):
         (folder / "bin" / link).symlink_to(f"{runtime.prefix_inside}/bin/{PYTHON_NAME}")
