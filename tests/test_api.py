@@ -176,7 +176,7 @@ def test_the_example_for_gymnasium_runs(toy: Path, tmp_path: Path) -> None:
 
 def test_the_example_for_mcp_runs(toy: Path, tmp_path: Path) -> None:
     told = example("mcp_client.py", toy, cwd=tmp_path)
-    assert "validation mean absolute error: 5.0" in told and "the run is over: submitted" in told
+    assert "validation mean absolute error: 5.0" in told and "The run is over: submitted" in told
     (folder,) = (tmp_path / "runs").iterdir()
     result = RunFolder(folder).result
     assert result and result.score == 5.0

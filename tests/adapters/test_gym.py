@@ -38,11 +38,11 @@ def limited(toy: Path, place: Path, **limits: Any) -> ResearchEnv:
     return ResearchEnv(str(toy), out=place, limits=limits)
 
 
-def test_the_checker_of_gymnasium_is_content_with_the_toy(world: Env) -> None:
+def test_gymnasiums_checker_passes_for_the_toy_task(world: Env) -> None:
     check_env(world.unwrapped)
 
 
-def test_the_checker_of_gymnasium_is_content_with_house_price(tmp_path: Path) -> None:
+def test_gymnasiums_checker_passes_for_house_price(tmp_path: Path) -> None:
     env = gymnasium.make("mlagentbench/house-price-v0", out=tmp_path)
     check_env(env.unwrapped)
     observation, _ = env.reset()
@@ -50,7 +50,7 @@ def test_the_checker_of_gymnasium_is_content_with_house_price(tmp_path: Path) ->
     env.close()
 
 
-def test_every_task_of_the_suite_has_an_id_that_can_be_made_without_an_import() -> None:
+def test_every_task_has_an_id_that_works_without_an_import() -> None:
     name = "mlagentbench.adapters.gym:mlagentbench/house-price-v0"
     code = f"import gymnasium; print(gymnasium.make({name!r}).unwrapped.setup)"
     made = subprocess.run(
@@ -60,10 +60,12 @@ def test_every_task_of_the_suite_has_an_id_that_can_be_made_without_an_import() 
     assert {"mlagentbench/house-price-v0", "mlagentbench/BabyLM-v0"} <= gymnasium.registry.keys()
 
 
-def test_an_episode_is_a_run_and_its_reward_comes_at_the_end(world: Env, setup: Setup) -> None:
+def test_an_episode_is_a_run_with_the_reward_at_its_end(world: Env, setup: Setup) -> None:
     observation, info = world.reset(seed=5)
     assert (
-        "the id itself" in observation and "Action: Write File" in observation and "20 of them" in observation
+        "the id itself" in observation
+        and "Action: Write File" in observation
+        and "you have 20 steps" in observation
     )
     assert info["step"] == 0
     observation, reward, terminated, truncated, info = world.step(EXECUTE)
@@ -94,7 +96,7 @@ def test_the_last_step_truncates_and_is_graded(toy: Path, tmp_path: Path) -> Non
     env.close()
 
 
-def test_the_clock_truncates_even_if_nothing_is_done(toy: Path, tmp_path: Path) -> None:
+def test_the_time_limit_truncates_even_without_a_step(toy: Path, tmp_path: Path) -> None:
     env = limited(toy, tmp_path, hours=1e-9)
     env.reset()
     observation, reward, terminated, truncated, info = env.step(EXECUTE)
@@ -103,7 +105,7 @@ def test_the_clock_truncates_even_if_nothing_is_done(toy: Path, tmp_path: Path) 
     env.close()
 
 
-def test_a_submission_that_is_worth_nothing_is_told_apart_by_valid(world: Env) -> None:
+def test_an_invalid_submission_is_marked_as_not_valid(world: Env) -> None:
     world.reset()
     _, reward, terminated, _, info = world.step(SUBMIT)
     assert (reward, terminated, info["valid"], info["score"]) == (0.0, True, False, None)
@@ -123,14 +125,14 @@ def test_a_submission_that_is_worth_nothing_is_told_apart_by_valid(world: Env) -
         "x" * (MAX_TEXT_CHARS + 1),
     ],
 )
-def test_an_action_that_means_nothing_is_a_step_that_fails(world: Env, action: str) -> None:
+def test_an_unreadable_action_is_a_failed_step(world: Env, action: str) -> None:
     world.reset()
     observation, reward, terminated, truncated, info = world.step(action)
     assert observation.startswith("Error: there is no action") and "Execute Script" in observation
     assert (reward, terminated, truncated, info["step"], info["failed"]) == (0.0, False, False, 1, True)
 
 
-def test_what_the_space_has_not_is_escaped(world: Env) -> None:
+def test_characters_outside_the_space_are_escaped(world: Env) -> None:
     world.reset()
     world.step(write("note.txt", "naïve → \x1b[31m\x00\r1"))
     observation, _, _, _, info = world.step('{"action": "Read File", "args": {"file_name": "note.txt"}}')
@@ -138,7 +140,7 @@ def test_what_the_space_has_not_is_escaped(world: Env) -> None:
     assert observation == r"na\xefve \u2192 \x1b[31m\x00\r1"
 
 
-def test_of_what_is_too_long_the_middle_is_left_out(variant: Callable[..., Path], tmp_path: Path) -> None:
+def test_the_middle_of_too_long_an_observation_is_cut(variant: Callable[..., Path], tmp_path: Path) -> None:
     long = variant({"description.md": "Begin. " + "é" * MAX_TEXT_CHARS})
     env = ResearchEnv(str(long), out=tmp_path / "runs")
     observation, info = env.reset()
@@ -148,7 +150,7 @@ def test_of_what_is_too_long_the_middle_is_left_out(variant: Callable[..., Path]
     env.close()
 
 
-def test_what_is_left_can_be_gone_on_with(world: Env, toy: Path, tmp_path: Path) -> None:
+def test_a_suspended_run_can_be_resumed(world: Env, toy: Path, tmp_path: Path) -> None:
     _, info = world.reset(seed=1)
     world.step(write("note.txt", "here"))
     world.close()
@@ -161,12 +163,12 @@ def test_what_is_left_can_be_gone_on_with(world: Env, toy: Path, tmp_path: Path)
     assert observation.endswith("File note.txt written.")
     again.step(SUBMIT)
     assert left.result and left.result.steps == 2
-    with pytest.raises(UsageError, match="no option rewind"):
+    with pytest.raises(UsageError, match="reset has no option rewind"):
         again.reset(options={"rewind": 1})
     again.close()
 
 
-def test_episodes_without_a_seed_follow_from_the_last_one_given(world: Env) -> None:
+def test_seeds_of_later_episodes_follow_from_the_last_seed_given(world: Env) -> None:
     def seeds() -> list[int]:
         first = world.reset(seed=7)[1]["folder"]
         return [RunFolder(Path(place)).spec.seed for place in (first, world.reset()[1]["folder"])]
@@ -174,7 +176,7 @@ def test_episodes_without_a_seed_follow_from_the_last_one_given(world: Env) -> N
     assert seeds() == seeds()
 
 
-def test_several_environments_play_in_processes_of_their_own(toy: Path, tmp_path: Path) -> None:
+def test_several_environments_run_in_separate_processes(toy: Path, tmp_path: Path) -> None:
     several = gymnasium.make_vec(
         "mlagentbench/task-v0",
         num_envs=2,
@@ -192,7 +194,7 @@ def test_several_environments_play_in_processes_of_their_own(toy: Path, tmp_path
     several.close()
 
 
-def test_a_fault_of_ours_is_raised_and_is_no_reward(world: Env) -> None:
+def test_a_fault_is_raised_and_is_not_a_reward(world: Env) -> None:
     _, info = world.reset()
     (Path(info["folder"]) / "trace.jsonl").mkdir()
     with pytest.raises(Fault):
@@ -201,7 +203,7 @@ def test_a_fault_of_ours_is_raised_and_is_no_reward(world: Env) -> None:
     assert result and result.ending == "fault"
 
 
-def test_without_gymnasium_one_line_says_what_to_install(tmp_path: Path) -> None:
+def test_without_gymnasium_one_line_shows_the_install_command(tmp_path: Path) -> None:
     (tmp_path / "gymnasium.py").write_text("raise ImportError")
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import mlagentbench.adapters.gym"
     failed = subprocess.run(

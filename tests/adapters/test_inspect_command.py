@@ -58,7 +58,7 @@ def inspect(*words, env, cwd):
     return subprocess.run([program, *words], env=env, cwd=cwd, capture_output=True, text=True, check=False)
 
 
-def test_inspect_eval_finds_house_price_by_its_name(installed, tmp_path):
+def test_inspect_eval_finds_house_price_by_name(installed, tmp_path):
     words = ["eval", "mlagentbench/house_price", "--model", "script/model", "-T", "steps=3"]
     done = inspect(*words, env=installed, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -73,7 +73,7 @@ def test_inspect_eval_finds_house_price_by_its_name(installed, tmp_path):
     assert (RunFolder(run).spec.limits.steps, len(list((tmp_path / "logs").glob("*.eval")))) == (3, 1)
 
 
-def test_every_task_of_the_suite_has_a_name_without_dashes(installed, tmp_path):
+def test_every_task_has_a_name_without_dashes(installed, tmp_path):
     code = (
         "from inspect_ai._util.registry import registry_lookup as find; import json, sys;"
         "print(json.dumps([name for name in sys.argv[1:] if not find('task', 'mlagentbench/' + name)]))"
@@ -91,7 +91,7 @@ def test_a_mistyped_edition_is_one_line(installed, tmp_path):
     assert "Traceback" not in done.stdout + done.stderr
 
 
-def test_without_inspect_one_line_says_what_to_install():
+def test_without_inspect_one_line_shows_the_install_command():
     code = "import sys; sys.modules['inspect_ai'] = None; import mlagentbench.adapters.inspect.logs"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr.splitlines()[-1].endswith(

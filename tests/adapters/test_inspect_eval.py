@@ -101,7 +101,7 @@ def run_of(sample: EvalSample) -> RunFolder:
     return RunFolder(Path(sample.metadata["run_folder"]))
 
 
-def test_inspects_react_agent_works_with_our_actions_and_is_judged_by_our_grader(evaluate):
+def test_inspects_react_agent_uses_the_actions_and_is_graded_by_the_grader(evaluate):
     log = evaluate(SOLUTION)
     sample = only(log)
     assert log.status == "success"
@@ -118,7 +118,7 @@ def test_inspects_react_agent_works_with_our_actions_and_is_judged_by_our_grader
     ]
 
 
-def test_every_step_is_noted_in_the_transcript_with_its_snapshot(evaluate):
+def test_every_step_is_in_the_transcript_with_its_snapshot(evaluate):
     sample = only(evaluate(SOLUTION))
     noted = [
         event.data for event in sample.events if event.event == "info" and event.source == "mlagentbench"
@@ -129,13 +129,13 @@ def test_every_step_is_noted_in_the_transcript_with_its_snapshot(evaluate):
     ]
 
 
-def test_epochs_are_repetitions_each_with_its_own_seed_and_folder(evaluate):
+def test_epochs_have_their_own_seeds_and_folders(evaluate):
     log = evaluate(lambda *_: SOLUTION[2], epochs=3)
     assert sorted(run_of(sample).spec.seed for sample in log.samples) == [1, 2, 3]
     assert {values(sample)["valid"] for sample in log.samples} == {0.0}
 
 
-def test_what_has_no_score_is_left_out_of_the_means_and_not_a_zero(evaluate):
+def test_missing_scores_are_left_out_of_the_means_and_are_not_zeros(evaluate):
     log = evaluate([SOLUTION[2]])
     means = {score.name: score for score in log.results.scores}
     assert means["success"].metrics["mean"].value == 0.0
@@ -143,7 +143,7 @@ def test_what_has_no_score_is_left_out_of_the_means_and_not_a_zero(evaluate):
     assert "submission.csv" in only(log).scores["verdict"].explanation
 
 
-def test_our_research_agent_asks_inspects_models_and_its_steps_are_the_samples_messages(evaluate):
+def test_the_research_agent_uses_inspects_models_and_its_steps_are_the_samples_messages(evaluate):
     lines = [
         said(RESEARCH.format("Write File", json.dumps({"file_name": "train.py", "content": REFERENCE}))),
         said(RESEARCH.format("Execute Script", '{"script_name": "train.py"}')),
@@ -159,7 +159,7 @@ def test_our_research_agent_asks_inspects_models_and_its_steps_are_the_samples_m
     assert told == ["write_file", "execute_script", "final_answer"]
 
 
-def test_the_roles_fast_and_edit_are_played_by_models_of_their_own(evaluate):
+def test_the_roles_fast_and_edit_have_their_own_models(evaluate):
     lines = [
         called("understand_file", file_name="train.py", things_to_look_for="the guess"),
         called(
@@ -178,7 +178,7 @@ def test_the_roles_fast_and_edit_are_played_by_models_of_their_own(evaluate):
 
 
 @pytest.mark.parametrize("agent", [pytest.param("react", marks=pytest.mark.slow), "research"])
-def test_a_limit_of_inspect_ends_the_sample_and_what_was_left_is_graded(evaluate, agent):
+def test_a_limit_of_inspect_ends_the_sample_and_the_workspace_is_graded(evaluate, agent):
     going_on = (
         called("list_files", dir_path=".")
         if agent == "react"
@@ -203,7 +203,7 @@ def test_a_limit_of_inspect_ends_the_sample_and_what_was_left_is_graded(evaluate
 
 
 @pytest.mark.parametrize("agent", ["react", pytest.param("research", marks=pytest.mark.slow)])
-def test_a_time_limit_of_inspect_cuts_off_a_script_with_all_that_it_started(evaluate, agent, until):
+def test_a_time_limit_of_inspect_terminates_a_script_with_all_its_processes(evaluate, agent, until):
     code = "import subprocess, time\nprint(1, flush=True)\nsubprocess.Popen(['sleep', '98761'])\ntime.sleep(98761)"
     write, run = json.dumps({"file_name": "x.py", "content": code}), '{"script_name": "x.py"}'
     told = [said(RESEARCH.format("Write File", write)), said(RESEARCH.format("Execute Script", run))]
@@ -222,7 +222,7 @@ def test_a_time_limit_of_inspect_cuts_off_a_script_with_all_that_it_started(eval
     )
 
 
-def test_a_fault_of_ours_is_an_error_of_the_sample_and_never_a_zero(evaluate, variant):
+def test_a_fault_is_an_error_of_the_sample_and_never_a_zero(evaluate, variant):
     broken = variant({"grade.py": "def grade(submission, private):\n    raise ValueError(1)\n"})
     log = evaluate([called("execute_script", script_name="train.py"), SOLUTION[2]], task=broken)
     sample = only(log)
@@ -231,20 +231,20 @@ def test_a_fault_of_ours_is_an_error_of_the_sample_and_never_a_zero(evaluate, va
     assert run_of(sample).result.ending == "fault"
 
 
-def test_a_model_that_fails_is_a_fault_too(evaluate):
+def test_a_failing_model_is_a_fault_too(evaluate):
     log = evaluate([], agent="research")
     assert log.status == "error"
     assert "ModelFault" in only(log).error.message
     assert run_of(only(log)).result.ending == "fault"
 
 
-def test_our_own_limit_of_steps_ends_the_react_agent(evaluate):
+def test_the_step_limit_of_the_run_ends_the_react_agent(evaluate):
     sample = only(evaluate(lambda *_: called("list_files", dir_path="."), steps=2))
     assert run_of(sample).result.ending == "steps"
     assert len(sample.messages) == 6
 
 
-def test_many_samples_work_at_once(evaluate):
+def test_many_samples_run_in_parallel(evaluate):
     code = "import time; print(time.time(), flush=True); time.sleep(1.5); print(time.time())"
     lines = {"write_file": script(code)[0], "execute_script": script(code)[1], "final_answer": SOLUTION[2]}
 
@@ -257,13 +257,13 @@ def test_many_samples_work_at_once(evaluate):
     assert max(begun for begun, _ in times) < min(ended for _, ended in times)
 
 
-def test_any_solver_of_inspect_finds_our_actions_among_the_tools(evaluate):
+def test_any_inspect_solver_finds_the_actions_among_its_tools(evaluate):
     sample = only(evaluate([*SOLUTION[:2], said("I am done.")], solver=generate()))
     assert values(sample)["success"] == 1.0
     assert run_of(sample).result.ending == "stopped"
 
 
-def test_a_mistake_of_the_person_is_one_line(toy):
+def test_a_usage_error_is_one_line(toy):
     with pytest.raises(PrerequisiteError, match="no agent 'nobody'; there are: "):
         folder_task(task_folder=str(toy), agent="nobody")
     with pytest.raises(PrerequisiteError, match="needs a person"):
@@ -271,7 +271,7 @@ def test_a_mistake_of_the_person_is_one_line(toy):
 
 
 @pytest.mark.slow  # Inspect brings tens of megabytes into the sandbox
-def test_tools_that_inspect_brings_into_a_sandbox_work_in_ours(tmp_path):
+def test_tools_that_inspect_injects_work_in_the_bwrap_sandbox(tmp_path):
     lines = [
         called("bash", command="cat given.txt; sleep 1000 >/dev/null & echo begun"),
         called("text_editor", command="create", path="/workspace/new.txt", file_text="made"),

@@ -37,7 +37,7 @@ def log(play, tmp_path):
     return make
 
 
-def test_steps_are_messages_and_tool_events_and_every_call_of_a_model_is_there(log):
+def test_steps_are_messages_and_tool_events_and_every_model_call_is_included(log):
     result, read = log(act, ["Break it.", "There are none."])
     sample = read.samples[0]
     assert [message.role for message in sample.messages] == ["user", *["assistant", "tool"] * 4]
@@ -59,7 +59,7 @@ def test_steps_are_messages_and_tool_events_and_every_call_of_a_model_is_there(l
     assert times == sorted(times)
 
 
-def test_scores_usage_and_what_was_asked_for_are_there(log):
+def test_scores_usage_and_settings_are_included(log):
     result, read = log(act, ["Break it.", "There are none."])
     sample = read.samples[0]
     value = sample.scores["verdict"].as_dict()
@@ -76,7 +76,7 @@ def test_scores_usage_and_what_was_asked_for_are_there(log):
     )
 
 
-def test_a_limit_that_ended_it_is_the_samples_limit(log):
+def test_the_limit_that_ended_the_run_is_the_samples_limit(log):
     _, read = log(
         lambda env: [env.step(Call(action="List Files", args={"dir_path": "."})) for _ in range(2)], steps=2
     )
@@ -90,14 +90,14 @@ def test_a_fault_is_an_error_without_a_score(log):
     assert "no credit" in read.samples[0].error.message
 
 
-def test_a_run_that_goes_on_can_be_looked_at(env, do, tmp_path):
+def test_an_unfinished_run_can_be_exported(env, do, tmp_path):
     do(env, "List Files", dir_path=".")
     write_log(tmp_path / "run", tmp_path / "run.json")
     read = read_eval_log(str(tmp_path / "run.json"))
     assert (read.status, len(read.samples[0].messages)) == ("started", 3)
 
 
-def test_the_viewer_lists_what_the_command_wrote(play, tmp_path):
+def test_inspects_viewer_lists_the_exported_log(play, tmp_path):
     result = play(lambda env: env.step(Call(action="Final Answer", args={"final_answer": "x"})))
     log = tmp_path / "logs" / "a.eval"
     command = [sys.executable, "-m", "mlagentbench", "export", result.folder, "--to", "inspect", "-o", log]
@@ -107,7 +107,7 @@ def test_the_viewer_lists_what_the_command_wrote(play, tmp_path):
     assert [Path(found.name).name for found in list_eval_logs(str(tmp_path / "logs"))] == ["a.eval"]
 
 
-def test_what_is_no_run_or_no_name_of_a_log_is_one_line(tmp_path):
+def test_a_missing_run_or_a_bad_log_name_is_one_line(tmp_path):
     with pytest.raises(UsageError, match="is not a run"):
         write_log(tmp_path, tmp_path / "a.eval")
     with pytest.raises(UsageError, match=r"NAME\.eval"):

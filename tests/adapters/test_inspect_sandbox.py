@@ -44,7 +44,7 @@ def number() -> str:
     return str(10**6 + secrets.randbelow(10**6))
 
 
-async def test_on_time_out_the_whole_tree_ends_even_what_hides_and_what_was_printed_is_kept(sandbox):
+async def test_a_timeout_kills_the_whole_process_tree_even_daemons_and_keeps_the_output(sandbox):
     mark = number()
     hidden = f"setsid env -i sh -c 'sleep {mark} & sleep {mark} & sleep {mark}' &"
     with pytest.raises(TimeoutError) as caught:
@@ -53,7 +53,7 @@ async def test_on_time_out_the_whole_tree_ends_even_what_hides_and_what_was_prin
     assert not alive(mark)
 
 
-async def test_who_is_cancelled_leaves_nothing_running(sandbox, until):
+async def test_a_cancelled_command_leaves_nothing_running(sandbox, until):
     mark = number()
     with anyio.move_on_after(0.5):
         await sandbox.exec(["sh", "-c", f"sleep {mark} & sleep {mark}"])
@@ -61,7 +61,7 @@ async def test_who_is_cancelled_leaves_nothing_running(sandbox, until):
     assert (await sandbox.exec(["echo", "still here"])).stdout == "still here\n"
 
 
-async def test_what_is_put_in_the_background_goes_on_until_the_sample_is_over():
+async def test_background_processes_run_until_the_sample_is_over():
     mark = number()
     made = await BubblewrapSandbox.sample_init("test", SMALL, {})
     sandbox = made["default"]
@@ -72,13 +72,13 @@ async def test_what_is_put_in_the_background_goes_on_until_the_sample_is_over():
     assert not alive(mark)
 
 
-async def test_no_command_can_end_the_sandbox(sandbox):
+async def test_no_command_can_kill_the_sandbox(sandbox):
     await sandbox.write_file("/tmp/kept", "kept")
     await sandbox.exec(["sh", "-c", "kill -9 -1; kill -9 1; kill -TERM 1"])
     assert await sandbox.read_file("/tmp/kept") == "kept"
 
 
-async def test_a_command_that_takes_all_memory_is_told_so_and_the_files_are_still_there(sandbox):
+async def test_a_command_at_the_memory_limit_gets_the_reason_and_the_files_survive(sandbox):
     await sandbox.write_file("mine.txt", "mine")
     eaten = await sandbox.exec(["python", "-c", "x = bytearray(3 << 30); x[::4096] = b'x' * len(x[::4096])"])
     assert eaten.returncode in (1, 137)
@@ -86,7 +86,7 @@ async def test_a_command_that_takes_all_memory_is_told_so_and_the_files_are_stil
     assert await sandbox.read_file("mine.txt") == "mine"
 
 
-async def test_nothing_of_the_host_is_seen_and_there_is_no_network(sandbox, tmp_path):
+async def test_the_host_is_invisible_and_there_is_no_network(sandbox, tmp_path):
     (tmp_path / "secret").write_text("secret")
     with pytest.raises(FileNotFoundError):
         await sandbox.read_file(str(tmp_path / "secret"))
@@ -97,7 +97,7 @@ async def test_nothing_of_the_host_is_seen_and_there_is_no_network(sandbox, tmp_
     assert (await sandbox.exec(["id", "-u"])).stdout == "1000\n"
 
 
-async def test_sandboxes_do_not_see_each_other_and_work_at_the_same_time(sandbox):
+async def test_sandboxes_are_isolated_from_each_other_and_run_in_parallel(sandbox):
     made = await BubblewrapSandbox.sample_init("test", SMALL, {})
     wait = "touch here; echo $(date +%s.%N); sleep 1; echo $(date +%s.%N); ls -A /workspace /tmp; rm here"
     results = []
@@ -115,7 +115,7 @@ async def test_sandboxes_do_not_see_each_other_and_work_at_the_same_time(sandbox
     assert all(("a.txt" in result.stdout) != ("b.txt" in result.stdout) for result in results)
 
 
-async def test_a_sandbox_that_is_closed_says_so():
+async def test_a_closed_sandbox_raises_unavailable():
     made = await BubblewrapSandbox.sample_init("test", SMALL, {})
     await made["default"].exec(["true"])
     await BubblewrapSandbox.sample_cleanup("test", SMALL, made, False)
@@ -123,7 +123,7 @@ async def test_a_sandbox_that_is_closed_says_so():
         await made["default"].exec(["true"])
 
 
-def test_inspect_finds_it_by_its_name_and_it_takes_a_file_of_settings(tmp_path):
+def test_inspect_finds_the_sandbox_by_name_and_reads_its_toml_file(tmp_path):
     assert registry_find_sandboxenv("bwrap") is BubblewrapSandbox
     (tmp_path / "bwrap.toml").write_text('runtime = "torch"\nmemory_gb = 2\n')
     assert BwrapConfig.from_inspect(str(tmp_path / "bwrap.toml")) == BwrapConfig(runtime="torch", memory_gb=2)

@@ -1,4 +1,4 @@
-"""Clients of the official library play whole runs, over both transports."""
+"""Whole runs with the official client library, over both transports."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ def command(*args: object) -> list[str]:
 
 
 def over_stdio(log: Path, play: Play, *args: object, mode: str = "auto") -> None:
-    """A client that starts the server itself, as most do."""
+    """Run a client that starts the server itself, as most do."""
     server = StdioServerParameters(command=sys.executable, args=command(*args), env=dict(os.environ))
 
     async def main() -> None:
@@ -46,12 +46,12 @@ def over_stdio(log: Path, play: Play, *args: object, mode: str = "auto") -> None
     try:
         asyncio.run(main())
     except Exception as error:
-        raise AssertionError(f"the server said: {log.read_text()}") from error
+        raise AssertionError(f"stderr of the server: {log.read_text()}") from error
 
 
 @contextmanager
 def over_http(*args: object) -> Iterator[tuple["subprocess.Popen[str]", str]]:
-    """A server that runs already, and its address."""
+    """A running server and its address."""
     with subprocess.Popen(
         [sys.executable, *command(*args, "--http", "0")],
         stdout=subprocess.PIPE,
@@ -61,9 +61,9 @@ def over_http(*args: object) -> Iterator[tuple["subprocess.Popen[str]", str]]:
         try:
             assert server.stderr
             line = server.stderr.readline()
-            found = re.search(r"http://\S+/mcp", line)
-            assert found, line + server.stderr.read()
-            yield server, found[0]
+            url = re.search(r"http://\S+/mcp", line)
+            assert url, line + server.stderr.read()
+            yield server, url[0]
         finally:
             server.kill()
 
@@ -84,14 +84,14 @@ async def win(client: Client) -> None:
     tools = {tool.name: tool for tool in (await client.list_tools()).tools}
     assert tools["execute_script"].input_schema["required"] == ["script_name"]
     assert tools["list_files"].annotations and tools["list_files"].annotations.read_only_hint
-    assert "understand_file" not in tools  # there is no model to ask
+    assert "understand_file" not in tools  # no model is configured
     answer = await client.call_tool("execute_script", {"script_name": "train.py"})
     assert not answer.is_error and "validation mean absolute error: 5.0" in texts(answer)[0]
     assert texts(answer)[1].startswith("[19 of 20 steps and ")
     answer = await client.call_tool("write_file", {"file_name": "submission.csv", "content": PERFECT})
     answer = await client.call_tool("final_answer", SUBMIT)
-    told = "[the run is over: submitted; its score is for those who run the benchmark]"
-    assert texts(answer) == ["Submitted.", told] and not answer.is_error
+    ending = "[The run is over: submitted. The score is shown only to the operator of the benchmark.]"
+    assert texts(answer) == ["Submitted.", ending] and not answer.is_error
 
 
 def check_won(run: Path) -> None:
@@ -101,7 +101,7 @@ def check_won(run: Path) -> None:
     assert [step.call.action for step in folder.steps()] == ["Execute Script", "Write File", "Final Answer"]
 
 
-def test_a_client_that_starts_the_server_plays_a_run(toy: Path, tmp_path: Path, setup: Setup) -> None:
+def test_a_client_that_starts_the_server_completes_a_run(toy: Path, tmp_path: Path, setup: Setup) -> None:
     run, log = tmp_path / "run", tmp_path / "log"
 
     async def play(client: Client) -> None:
@@ -112,10 +112,10 @@ def test_a_client_that_starts_the_server_plays_a_run(toy: Path, tmp_path: Path, 
     over_stdio(log, play, toy, "--out", run, "--seed", 4, "--name", "claude", mode="legacy")
     check_won(run)
     assert [check.what for check in verify_run(RunFolder(run), setup) if not check.holds] == []
-    assert "verdict      SUCCESS" in log.read_text()  # the person at the terminal is told
+    assert "verdict      SUCCESS" in log.read_text()  # shown on the server's terminal
 
 
-def test_a_client_that_connects_over_http_plays_a_run(toy: Path, tmp_path: Path) -> None:
+def test_a_client_over_http_completes_a_run(toy: Path, tmp_path: Path) -> None:
     with over_http(toy, "--out", tmp_path / "run", "--seed", 4, "--name", "claude", "--json") as (
         server,
         address,
@@ -126,7 +126,7 @@ def test_a_client_that_connects_over_http_plays_a_run(toy: Path, tmp_path: Path)
     check_won(tmp_path / "run")
 
 
-def test_the_description_is_free_and_files_cost_a_step(toy: Path, tmp_path: Path) -> None:
+def test_reading_the_description_is_free_and_reading_a_file_costs_a_step(toy: Path, tmp_path: Path) -> None:
     async def play(client: Client) -> None:
         spec = RunFolder(tmp_path / "run").spec
         statement = build_problem_statement(Task.load(str(toy)), spec.edition, spec.limits, spec.hardware)
@@ -136,18 +136,17 @@ def test_the_description_is_free_and_files_cost_a_step(toy: Path, tmp_path: Path
         assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["work"]
         resources = [resource.uri for resource in (await client.list_resources()).resources]
         assert resources[0] == "task://description" and "workspace:///data/deep/more.csv" in resources
-        assert (await client.list_resource_templates()).resource_templates[
-            0
-        ].uri_template == "workspace:///{+path}"
+        templates = (await client.list_resource_templates()).resource_templates
+        assert templates[0].uri_template == "workspace:///{+path}"
         assert await read(client, "task://description") == statement
         assert RunFolder(tmp_path / "run").steps() == ()
         assert await read(client, "workspace:///train.py") == (toy / "starter" / "train.py").read_text()
         await client.call_tool("write_file", {"file_name": "a b.txt", "content": "new"})
         assert await read(client, "workspace:///a%20b.txt") == "new"
         for uri in ("workspace:///none.py", "workspace:///../../etc/passwd", "file:///etc/passwd"):
-            with pytest.raises(MCPError, match=r"there is no|does not exist|outside"):
+            with pytest.raises(MCPError, match=r"No such resource|does not exist|outside"):
                 await read(client, uri)
-        with pytest.raises(MCPError, match="there is no prompt"):
+        with pytest.raises(MCPError, match="No such prompt"):
             await client.get_prompt("play")
 
     over_stdio(tmp_path / "log", play, toy, "--out", tmp_path / "run")
@@ -160,9 +159,9 @@ async def read(client: Client, uri: str) -> str:
     return str(contents.text)
 
 
-def test_bad_arguments_are_steps_that_fail_and_say_why(toy: Path, tmp_path: Path) -> None:
+def test_invalid_arguments_are_failed_steps_with_a_reason(toy: Path, tmp_path: Path) -> None:
     async def play(client: Client) -> None:
-        for name, args, why in (
+        for name, args, reason in (
             ("execute_script", {"script": "train.py"}, "script_name is missing"),
             (
                 "inspect_script_lines",
@@ -173,15 +172,18 @@ def test_bad_arguments_are_steps_that_fail_and_say_why(toy: Path, tmp_path: Path
             ("dance", {}, "there is no action 'dance'"),
         ):
             answer = await client.call_tool(name, args)
-            assert answer.is_error and why in texts(answer)[0]
+            assert answer.is_error and reason in texts(answer)[0]
         assert texts(answer)[1].startswith("[16 of 20 steps")
 
     over_stdio(tmp_path / "log", play, toy, "--out", tmp_path / "run")
     assert [step.failed for step in RunFolder(tmp_path / "run").steps()] == [True] * 4
 
 
-def test_calls_at_once_are_served_in_turn(toy: Path, tmp_path: Path) -> None:
-    code = "import os\nassert not os.path.exists('busy')\nopen('busy', 'w').close()\nos.remove('busy')\nprint('alone')\n"
+def test_parallel_calls_are_served_one_at_a_time(toy: Path, tmp_path: Path) -> None:
+    code = (
+        "import os\nassert not os.path.exists('busy')\n"
+        "open('busy', 'w').close()\nos.remove('busy')\nprint('alone')\n"
+    )
 
     async def play(client: Client) -> None:
         await client.call_tool("write_file", {"file_name": "a.py", "content": code})
@@ -195,44 +197,46 @@ def test_calls_at_once_are_served_in_turn(toy: Path, tmp_path: Path) -> None:
     assert [step.number for step in RunFolder(tmp_path / "run").steps()] == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_client_that_leaves_in_the_middle_can_come_back(toy: Path, tmp_path: Path, cli: Cli) -> None:
+def test_a_run_can_be_resumed_after_its_client_disconnected(toy: Path, tmp_path: Path, cli: Cli) -> None:
     run, log = tmp_path / "run", tmp_path / "log"
 
-    async def begin(client: Client) -> None:
+    async def start(client: Client) -> None:
         await client.call_tool("write_file", {"file_name": "submission.csv", "content": PERFECT})
         await client.call_tool("python_repl", {"command": "kept = 7"})
 
-    async def end(client: Client) -> None:
+    async def finish(client: Client) -> None:
         answer = await client.call_tool("python_repl", {"command": "print(kept)"})
         assert texts(answer)[0].strip() == "7" and texts(answer)[1].startswith("[17 of 20 steps")
         await client.call_tool("final_answer", SUBMIT)
 
-    over_stdio(log, begin, toy, "--out", run)
+    over_stdio(log, start, toy, "--out", run)
     assert RunFolder(run).result is None
     assert log.read_text().endswith(
         f"mlagentbench: left before the end; go on with: mlagentbench mcp --resume {run}\n"
     )
-    told = cli("resume", run)
-    assert (told.returncode, "taken by another program (mcp)" in told.stderr) == (2, True)
-    over_stdio(log, end, "--resume", run)
+    done = cli("resume", run)
+    assert (done.returncode, "taken by another program (mcp)" in done.stderr) == (2, True)
+    over_stdio(log, finish, "--resume", run)
     result = RunFolder(run).result
     assert result and (result.score, result.steps, result.ending) == (0.0, 4, "submitted")
 
 
-def test_a_client_that_leaves_during_a_script_ends_it(toy: Path, tmp_path: Path, until: Until) -> None:
+def test_a_disconnect_during_a_script_terminates_it(toy: Path, tmp_path: Path, until: Until) -> None:
     run, log = tmp_path / "run", tmp_path / "log"
     mark = f"forever-{os.getpid()}"
-    news: list[str] = []
+    messages: list[str] = []
 
-    async def note(progress: float, total: float | None, message: str | None) -> None:
-        news.append(message or "")
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        messages.append(message or "")
 
     async def play(client: Client) -> None:
-        code = "import time\nprint('begun', flush=True)\ntime.sleep(600)\n"
+        code = "import time\nprint('started', flush=True)\ntime.sleep(600)\n"
         await client.call_tool("write_file", {"file_name": f"{mark}.py", "content": code})
-        call = client.call_tool("execute_script", {"script_name": f"{mark}.py"}, progress_callback=note)
+        call = client.call_tool(
+            "execute_script", {"script_name": f"{mark}.py"}, progress_callback=on_progress
+        )
         task = asyncio.create_task(call)
-        while "begun" not in news:
+        while "started" not in messages:
             await asyncio.sleep(0.05)
         task.cancel()
 
@@ -243,7 +247,7 @@ def test_a_client_that_leaves_during_a_script_ends_it(toy: Path, tmp_path: Path,
     assert mark not in processes.replace(str(tmp_path), "")
 
 
-def test_two_clients_over_http_share_the_run_and_a_lost_one_does_not_end_it(
+def test_two_clients_over_http_share_the_run_and_losing_one_does_not_end_it(
     toy: Path, tmp_path: Path
 ) -> None:
     async def look(client: Client) -> None:
@@ -260,15 +264,13 @@ def test_two_clients_over_http_share_the_run_and_a_lost_one_does_not_end_it(
     assert "INVALID: submission.csv is missing" in out
 
 
-def test_the_clock_ends_a_run_at_which_nobody_plays(toy: Path, tmp_path: Path) -> None:
+def test_the_time_limit_ends_a_run_without_clients(toy: Path, tmp_path: Path) -> None:
     with over_http(toy, "--out", tmp_path / "run", "--hours", "0.0001", "--json") as (server, _):
         out, _ = server.communicate(timeout=20)
     assert server.returncode == 0 and json.loads(out)["ending"] == "time"
 
 
-def test_stop_ends_a_server_that_waits_and_the_run_can_be_resumed(
-    toy: Path, tmp_path: Path, cli: Cli
-) -> None:
+def test_stop_ends_a_waiting_server_and_the_run_can_be_resumed(toy: Path, tmp_path: Path, cli: Cli) -> None:
     for args in ([], ["--http", "0"]):
         run = tmp_path / f"run{len(args)}"
         with subprocess.Popen(
@@ -278,14 +280,14 @@ def test_stop_ends_a_server_that_waits_and_the_run_can_be_resumed(
             stderr=subprocess.PIPE,
             text=True,
         ) as server:
-            assert server.stderr and "serving toy" in server.stderr.readline()
+            assert server.stderr and "Serving toy" in server.stderr.readline()
             assert cli("stop", run).stdout == f"stopped: {run}\n"
             server.wait(20)
             assert server.returncode == 130
             assert server.stderr.read().endswith(f"go on with: mlagentbench mcp --resume {run}\n")
 
 
-def test_a_fault_of_ours_voids_the_run_and_is_told(toy: Path, tmp_path: Path) -> None:
+def test_a_fault_voids_the_run_and_is_reported(toy: Path, tmp_path: Path) -> None:
     async def play(client: Client) -> None:
         (tmp_path / "run" / "trace.jsonl").mkdir()
         answer = await client.call_tool("list_files", {})
@@ -297,34 +299,36 @@ def test_a_fault_of_ours_voids_the_run_and_is_told(toy: Path, tmp_path: Path) ->
     assert server.returncode == 1 and json.loads(out)["ending"] == "fault"
 
 
-def test_pages_of_other_sites_cannot_play(toy: Path, tmp_path: Path) -> None:
+def test_requests_from_other_web_sites_are_rejected(toy: Path, tmp_path: Path) -> None:
     with over_http(toy, "--out", tmp_path / "run") as (_, address):
-        asked = Request(address, b"{}", {"Content-Type": "application/json", "Host": "evil.example"})
-        with pytest.raises(HTTPError) as refused:
-            urlopen(asked, timeout=10)
-        refused.value.close()
-    assert refused.value.code in (403, 421)
+        request = Request(address, b"{}", {"Content-Type": "application/json", "Host": "evil.example"})
+        with pytest.raises(HTTPError) as rejected:
+            urlopen(request, timeout=10)
+        rejected.value.close()
+    assert rejected.value.code in (403, 421)
 
 
-def test_mistakes_are_one_line(toy: Path, tmp_path: Path, cli: Cli) -> None:
-    for args, why in (
+def test_usage_errors_are_one_line(toy: Path, tmp_path: Path, cli: Cli) -> None:
+    for args, reason in (
         ((), "name a task, or a run"),
         (("--resume", tmp_path), "is not a run"),
         ((toy, "--name", "tuner"), "is the name of an agent of ours"),
     ):
-        told = cli("mcp", *args)
-        assert told.returncode == 2 and why in told.stderr and len(told.stderr.splitlines()) == 1, told.stderr
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        told = cli("mcp", toy, "--http", taken.getsockname()[1], "--out", tmp_path / "other")
-    assert told.returncode == 2 and "cannot listen on port" in told.stderr
+        done = cli("mcp", *args)
+        assert done.returncode == 2 and reason in done.stderr and len(done.stderr.splitlines()) == 1, (
+            done.stderr
+        )
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        done = cli("mcp", toy, "--http", listener.getsockname()[1], "--out", tmp_path / "other")
+    assert done.returncode == 2 and "Cannot listen on port" in done.stderr
     assert not (tmp_path / "other").exists()
 
 
-def test_without_the_package_one_line_says_what_to_install(toy: Path, tmp_path: Path, cli: Cli) -> None:
+def test_without_the_package_one_line_shows_the_install_command(toy: Path, tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "mcp.py").write_text("raise ImportError('gone', name='mcp')")
     paths = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-    told = cli("mcp", toy, env={**os.environ, "PYTHONPATH": paths})
-    assert (told.returncode, told.stderr) == (
+    done = cli("mcp", toy, env={**os.environ, "PYTHONPATH": paths})
+    assert (done.returncode, done.stderr) == (
         2,
         "mlagentbench: mcp is not installed: pip install 'mlagentbench[mcp]'\n",
     )

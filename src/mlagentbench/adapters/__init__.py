@@ -1,1 +1,1 @@
-"""Bridges to other ecosystems: each optional, none imported by the core."""
+"""Integrations with other frameworks. Each is optional; the core imports none of them."""

@@ -24,15 +24,24 @@ try:
 except ImportError as error:
     raise ImportError("Gymnasium is not installed: pip install 'mlagentbench[gym]'") from error
 
-MAX_TEXT_CHARS = 200_000  # characters of an action, and of an observation
+MAX_TEXT_CHARS = 200_000  # of an action, and of an observation
 CHARACTERS = frozenset(string.ascii_letters + string.digits + string.punctuation + " \n\t")
 
 
 class ResearchEnv(gymnasium.Env[str, str]):
-    """One task; an episode is a run with a folder of its own, and its reward is the improvement, told at the end.
+    """One task. An episode is a run with its own folder; the reward is the improvement, given at the end.
 
-    Spaces are printable ASCII, since JSON can escape all else in an action; in an observation it is shown as escapes,
-    and `info["text"]` has it as it was.
+    Both spaces are printable ASCII. In an action, JSON can escape all other characters; in an observation
+    they are shown as escapes, and `info["text"]` has the original text.
+
+    Args:
+        task: A task of the suite, or the folder of a task.
+        edition: The edition of the data.
+        out: The folder for the run folders of the episodes; by default, new folders in `runs/`.
+        limits: Limits of each run, such as `{"steps": 30}`; defaults come from the task.
+        sandbox: How scripts are isolated.
+        instance: The instance of a task that has several.
+        gpu: The GPUs that scripts may use.
     """
 
     metadata = {"render_modes": []}  # noqa: RUF012 - as Gymnasium has it
@@ -58,17 +67,28 @@ class ResearchEnv(gymnasium.Env[str, str]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Begin a new run, or go on with `options={"resume": folder}`; one that was not over can be resumed later."""
+        """Start a new run. The previous one is suspended if it is not over.
+
+        Args:
+            seed: The seed of the run; by default it follows from the last seed given.
+            options: `{"resume": folder}` resumes a suspended run instead.
+
+        Returns:
+            The task with its actions, and the info dictionary.
+
+        Raises:
+            UsageError: An option is unknown, or the run cannot be resumed.
+        """
         super().reset(seed=seed)
         self.close()
         if unknown := set(options or {}) - {"resume"}:
-            raise UsageError(f"reset has no option {', '.join(sorted(unknown))}; there is: resume")
+            raise UsageError(f"reset has no option {', '.join(sorted(unknown))}. Available: resume.")
         if options and "resume" in options:
-            opening = reopen_session(Path(options["resume"]), print_progress, setup=self.setup)
+            session = reopen_session(Path(options["resume"]), print_progress, setup=self.setup)
         else:
             seed = int(self.np_random.integers(2**31)) if seed is None else seed
-            opening = open_session(self.setup, "gymnasium", self._new_run_folder(), seed, self.limits)
-        self._session = self._exit_stack.enter_context(opening)
+            session = open_session(self.setup, "gymnasium", self._new_run_folder(), seed, self.limits)
+        self._session = self._exit_stack.enter_context(session)
         env = self._session.env
         steps = str(env.spec.limits.steps)
         text = fill_prompt(
@@ -79,12 +99,23 @@ class ResearchEnv(gymnasium.Env[str, str]):
         return self._encode_observation(text), self._build_info(text)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """One action; `terminated` is a submission, `truncated` a limit, and only then there is a reward."""
+        """Take one action.
+
+        Args:
+            action: A JSON object with `action` and `args`, or `Action:` and `Action Input:` lines.
+
+        Returns:
+            Observation, reward, whether the agent submitted, whether a limit ended the run, and the info
+            dictionary. The reward is 0 until the run is over.
+
+        Raises:
+            Fault: The benchmark failed; the run is void.
+        """
         if self._session is None or self._session.result:
-            raise gymnasium.error.ResetNeeded("no run is going on: call reset()")
+            raise gymnasium.error.ResetNeeded("No run is active. Call reset().")
         text, env = "The run is over.", self._session.env
         try:
-            with suppress(RunOver):  # the clock may have run out meanwhile
+            with suppress(RunOver):  # the time limit may have passed since the last step
                 text = self._session.step(parse_action(action, env)).observation
         except Fault:
             self._session.finish()
@@ -104,7 +135,7 @@ class ResearchEnv(gymnasium.Env[str, str]):
         )
 
     def close(self) -> None:
-        """Leave the run; if it is not over, nothing is graded, and it can be resumed."""
+        """Close the run; if it is not over, it is not graded and can be resumed."""
         if self._session and not self._session.result:
             self._session.suspend()
         self._exit_stack.close()
@@ -114,14 +145,14 @@ class ResearchEnv(gymnasium.Env[str, str]):
         if self.out is None:
             return choose_run_folder(self.setup.task.name, "gymnasium")
         for number in count(1):
-            place = self.out / f"episode-{number:04d}"
-            with suppress(FileExistsError):  # environments of several processes may share a folder
-                place.mkdir(parents=True)
+            folder = self.out / f"episode-{number:04d}"
+            with suppress(FileExistsError):  # environments in several processes may share `out`
+                folder.mkdir(parents=True)
                 break
-        return place
+        return folder
 
     def _encode_observation(self, text: str) -> str:
-        """The text as the space has it: other characters as escapes, and the middle of a very long one left out."""
+        """Make the text a member of the space: escape other characters, cut the middle of very long text."""
         escaped = "".join(c if c in CHARACTERS else c.encode("unicode_escape").decode() for c in text)
         return truncate_middle(escaped, MAX_TEXT_CHARS - 100)
 
@@ -139,12 +170,12 @@ class ResearchEnv(gymnasium.Env[str, str]):
 
 
 def _outcome_info(result: Result) -> dict[str, Any]:
-    told = {"score", "baseline", "improvement", "improved", "p_value", "success", "valid", "ending", "note"}
-    return result.model_dump(include=told)
+    fields = {"score", "baseline", "improvement", "improved", "p_value", "success", "valid", "ending", "note"}
+    return result.model_dump(include=fields)
 
 
 def parse_action(text: str, env: Environment) -> Call:
-    """The call that an action means; what means none is a step all the same, and fails."""
+    """Parse an action; text without a valid action becomes a call that fails, and counts as a step."""
     if len(text) > MAX_TEXT_CHARS:
         return unreadable_reply_call(text)
     try:
@@ -158,11 +189,12 @@ def parse_action(text: str, env: Environment) -> Call:
 
 
 def register_tasks() -> None:
-    """Make the tasks of the suite known, and mlagentbench/task-v0 for any folder: make(..., task=FOLDER)."""
-    place = f"{__name__}:{ResearchEnv.__name__}"
-    gymnasium.register("mlagentbench/task-v0", place, nondeterministic=True)
+    """Register the tasks of the suite, and mlagentbench/task-v0 for any folder: make(..., task=FOLDER)."""
+    entry_point = f"{__name__}:{ResearchEnv.__name__}"
+    gymnasium.register("mlagentbench/task-v0", entry_point, nondeterministic=True)
     for name in Task.names():
-        gymnasium.register(f"mlagentbench/{name}-v0", place, nondeterministic=True, kwargs={"task": name})
+        kwargs = {"task": name}
+        gymnasium.register(f"mlagentbench/{name}-v0", entry_point, nondeterministic=True, kwargs=kwargs)
 
 
 register_tasks()

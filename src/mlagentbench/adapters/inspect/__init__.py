@@ -1,4 +1,4 @@
-"""Inspect: our tasks, agents, grader and sandbox where people run `inspect eval`; and our runs as its logs."""
+"""Inspect: the tasks, agents, grader and sandbox for `inspect eval`, and export of runs as Inspect logs."""
 
 from importlib.util import find_spec
 

@@ -1,4 +1,4 @@
-"""What Inspect loads by the entry point: the tasks, and the sandbox."""
+"""The entry point that Inspect loads: the tasks and the sandbox."""
 
 from mlagentbench.adapters.inspect.sandbox import BubblewrapSandbox
 from mlagentbench.adapters.inspect.tasks import folder_task, suite_tasks

@@ -1,4 +1,4 @@
-"""A run's record as the events of an Inspect transcript, each at its time."""
+"""Converts a run's record to the events of an Inspect transcript, with their times."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -14,35 +14,36 @@ from mlagentbench.records import Message, ModelCall, Reply, Step
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.workspace.store import Store
 
-EVENT_SOURCE = "mlagentbench"  # of events that are neither a model's nor a tool's
+EVENT_SOURCE = "mlagentbench"  # of info events
 
 
 def build_events(folder: RunFolder) -> Iterator[Event]:
-    """What models were asked, what was done, and what the workspace was after each step."""
-    began = datetime.fromisoformat(folder.spec.started)
+    """The model calls, the actions, and the snapshot after each step."""
+    started = datetime.fromisoformat(folder.spec.started)
     store, calls, clock = folder.open_store(writable=False), list(folder.calls()), 0.0
     for step in folder.steps():
-        asked = [call for call in calls if call.step == step.number]
-        yield from _build_model_events([call for call in asked if not call.inside], began, clock)
-        yield _build_tool_event(step, began)
+        step_calls = [call for call in calls if call.step == step.number]
+        yield from _build_model_events([call for call in step_calls if not call.inside], started, clock)
+        yield _build_tool_event(step, started)
         yield from _build_model_events(
-            [call for call in asked if call.inside], began, step.clock - step.seconds
+            [call for call in step_calls if call.inside], started, step.clock - step.seconds
         )
-        yield _build_info_event(step, began, store)
+        yield _build_info_event(step, started, store)
         clock = step.clock
-    yield from _build_model_events([call for call in calls if call.step > len(folder.steps())], began, clock)
+    later_calls = [call for call in calls if call.step > len(folder.steps())]
+    yield from _build_model_events(later_calls, started, clock)
 
 
-def _build_model_events(calls: Sequence[ModelCall], began: datetime, clock: float) -> Iterator[ModelEvent]:
+def _build_model_events(calls: Sequence[ModelCall], started: datetime, clock: float) -> Iterator[ModelEvent]:
     for call in calls:
-        yield _build_model_event(call, began, clock)
+        yield _build_model_event(call, started, clock)
         clock += call.seconds
 
 
-def _build_model_event(call: ModelCall, began: datetime, clock: float) -> ModelEvent:
+def _build_model_event(call: ModelCall, started: datetime, clock: float) -> ModelEvent:
     prompt = call.prompt
     return ModelEvent(
-        timestamp=began + timedelta(seconds=clock),
+        timestamp=started + timedelta(seconds=clock),
         working_start=clock,
         model=call.model or "unknown",
         role=call.role,
@@ -53,7 +54,7 @@ def _build_model_event(call: ModelCall, began: datetime, clock: float) -> ModelE
         output=_build_model_output(call),
         error=call.too_long or None,
         retries=call.reply.retries if call.reply else None,
-        completed=began + timedelta(seconds=clock + call.seconds),
+        completed=started + timedelta(seconds=clock + call.seconds),
         working_time=call.seconds,
     )
 
@@ -61,48 +62,47 @@ def _build_model_event(call: ModelCall, began: datetime, clock: float) -> ModelE
 def _build_model_output(call: ModelCall) -> ModelOutput:
     if call.reply is None:
         return ModelOutput(model=call.model, error=call.too_long)
-    said = to_chat_message(Message(role="assistant", text=call.reply.text, calls=call.reply.calls))
-    choice = ChatCompletionChoice.model_validate({"message": said, "stop_reason": "stop"})
+    message = to_chat_message(Message(role="assistant", text=call.reply.text, calls=call.reply.calls))
+    choice = ChatCompletionChoice.model_validate({"message": message, "stop_reason": "stop"})
     return ModelOutput(
         model=call.model, choices=[choice], usage=to_model_usage(call.reply), time=call.seconds
     )
 
 
 def to_model_usage(reply: Reply) -> ModelUsage:
-    """What a reply cost."""
-    both = reply.input_tokens + reply.output_tokens
+    """The tokens and dollars of a reply."""
     return ModelUsage(
         input_tokens=reply.input_tokens,
         output_tokens=reply.output_tokens,
-        total_tokens=both,
+        total_tokens=reply.input_tokens + reply.output_tokens,
         total_cost=reply.dollars,
     )
 
 
-def _build_tool_event(step: Step, began: datetime) -> ToolEvent:
+def _build_tool_event(step: Step, started: datetime) -> ToolEvent:
     start = step.clock - step.seconds
     return ToolEvent(
-        timestamp=began + timedelta(seconds=start),
+        timestamp=started + timedelta(seconds=start),
         working_start=start,
         id=f"step-{step.number}",
         function=tool_name(step.call.action),
         arguments=step.call.args,
         result=step.observation,
         error=ToolCallError("unknown", step.observation) if step.failed else None,
-        completed=began + timedelta(seconds=step.clock),
+        completed=started + timedelta(seconds=step.clock),
         working_time=step.seconds,
     )
 
 
-def _build_info_event(step: Step, began: datetime, store: Store) -> InfoEvent:
-    when = began + timedelta(seconds=step.clock)
+def _build_info_event(step: Step, started: datetime, store: Store) -> InfoEvent:
+    timestamp = started + timedelta(seconds=step.clock)
     return InfoEvent(
-        timestamp=when, working_start=step.clock, source=EVENT_SOURCE, data=describe_step(step, store)
+        timestamp=timestamp, working_start=step.clock, source=EVENT_SOURCE, data=describe_step(step, store)
     )
 
 
 def describe_step(step: Step, store: Store) -> dict[str, JsonValue]:
-    """A step in a few words, and the hash of what the workspace was then."""
+    """A step's number, action and outcome, and the hash of its snapshot."""
     return {
         "step": step.number,
         "action": step.call.action,

@@ -1,4 +1,4 @@
-"""A run of ours as a log that `inspect view` opens: messages, tool calls, models asked, scores, usage."""
+"""Exports a run as a log for `inspect view`: messages, tool calls, model calls, scores and usage."""
 
 import math
 from contextlib import suppress
@@ -38,23 +38,23 @@ from mlagentbench.runner.folder import RunFolder
 from mlagentbench.task import Task
 
 SCORER_NAME = "verdict"
-NO_MODEL = "none/none"  # as Inspect calls it when no model is asked
+NO_MODEL = "none/none"  # Inspect's name for no model
 
 
 def write_log(run_folder: Path, target: Path) -> None:
-    """Write a run, finished or not, as FILE.eval (or FILE.json)."""
+    """Write a run, finished or not, to FILE.eval or FILE.json."""
     if target.suffix not in (".eval", ".json"):
-        raise UsageError(f"a log of Inspect is called NAME.eval, or NAME.json, and not {target.name}")
+        raise UsageError(f"An Inspect log must be named NAME.eval or NAME.json, not {target.name}.")
     folder = RunFolder(run_folder)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         write_eval_log(build_log(folder), str(target))
     except OSError as error:
-        raise UsageError(f"cannot write {target}: {error.strerror or error}") from error
+        raise UsageError(f"Cannot write {target}: {error.strerror or error}") from error
 
 
 def build_log(folder: RunFolder) -> EvalLog:
-    """The run as an evaluation of one sample."""
+    """Convert a run to an evaluation with one sample."""
     spec, result = folder.spec, folder.result
     name = spec.task.rpartition("/")[2]
     sample = condense_sample(_build_sample(folder, name))
@@ -113,7 +113,7 @@ def _build_sample(folder: RunFolder, name: str) -> EvalSample:
         target="",
         messages=[
             ChatMessageUser(content=statement),
-            *(said for step in steps for said in step_to_messages(step, model)),
+            *(message for step in steps for message in step_to_messages(step, model)),
         ],
         output=ModelOutput.from_content(model, steps[-1].observation if steps else ""),
         scores=scores,
@@ -132,11 +132,11 @@ def _build_sample(folder: RunFolder, name: str) -> EvalSample:
 
 
 def _problem_statement(spec: RunSpec) -> str:
-    """What the agent was told, if the task is on this machine."""
+    """The problem statement of the task, if it is on this machine."""
     with suppress(UsageError):
         task = Task.load(spec.task)
         return build_problem_statement(task, spec.edition, spec.limits, spec.hardware, spec.gpu)
-    return f"(the task {spec.task} is not on the machine on which this log was written)"
+    return f"(the task {spec.task} was not available on the machine that wrote this log)"
 
 
 def _sample_error(result: Result | None) -> EvalError | None:
@@ -147,34 +147,34 @@ def _sample_error(result: Result | None) -> EvalError | None:
 
 def _sample_limit(folder: RunFolder, result: Result | None) -> EvalSampleLimit | None:
     limits = folder.spec.limits
-    known: dict[str, tuple[Any, float | None]] = {
+    limit_by_ending: dict[str, tuple[Any, float | None]] = {
         "steps": ("custom", limits.steps),
         "time": ("time", limits.hours * 3600),
         "tokens": ("token", limits.tokens),
         "money": ("cost", limits.dollars),
     }
-    if result is None or result.ending not in known:
+    if result is None or result.ending not in limit_by_ending:
         return None
-    kind, limit = known[result.ending]
-    return EvalSampleLimit(type=kind, limit=limit or 0)
+    limit_type, limit = limit_by_ending[result.ending]
+    return EvalSampleLimit(type=limit_type, limit=limit or 0)
 
 
-def _sum_usage(folder: RunFolder, by: str) -> dict[str, ModelUsage]:
-    found: dict[str, ModelUsage] = {}
+def _sum_usage(folder: RunFolder, field: str) -> dict[str, ModelUsage]:
+    usage: dict[str, ModelUsage] = {}
     for call in folder.calls():
         if call.reply:
-            name = str(getattr(call, by)) or "unknown"
-            found[name] = found.get(name, ModelUsage()) + to_model_usage(call.reply)
-    return found
+            name = str(getattr(call, field)) or "unknown"
+            usage[name] = usage.get(name, ModelUsage()) + to_model_usage(call.reply)
+    return usage
 
 
 def _build_results(sample: EvalSample) -> EvalResults:
-    scores = [each for score in (sample.scores or {}).values() for each in _build_metrics(score)]
+    scores = [metric for score in (sample.scores or {}).values() for metric in _build_metrics(score)]
     return EvalResults(total_samples=1, completed_samples=0 if sample.error else 1, scores=scores)
 
 
 def _build_metrics(score: Score) -> list[EvalScore]:
-    known = {
+    values = {
         name: value
         for name, value in score.as_dict().items()
         if isinstance(value, float) and not math.isnan(value)
@@ -186,5 +186,5 @@ def _build_metrics(score: Score) -> list[EvalScore]:
             scored_samples=1,
             metrics={"mean": EvalMetric(name="mean", value=value)},
         )
-        for name, value in known.items()
+        for name, value in values.items()
     ]

@@ -1,4 +1,4 @@
-"""Inspect's models as ours: an agent or an action asks in its thread, and Inspect answers in its loop."""
+"""Inspect's models behind our interface: called from any thread, they run in Inspect's event loop."""
 
 import json
 from collections.abc import Callable
@@ -31,62 +31,64 @@ LimitCallback = Callable[[LimitExceededError], None]
 
 
 def main_model() -> InspectModel:
-    """The model that thinks: the one with the role main, or the one that is evaluated."""
+    """The model with the role main, or the evaluated model."""
     return get_model(role="main")
 
 
-def models_by_role(halt: LimitCallback) -> dict[Role, Model]:
-    """The models of an evaluation by what they are for; a role that nobody plays falls to main."""
-    found: dict[Role, Model] = {"main": InspectModelAdapter(main_model(), halt)}
-    others: tuple[Role, ...] = ("fast", "edit")
-    return found | {
-        role: InspectModelAdapter(get_model(role=role), halt) for role in others if role in model_roles()
-    }
+def models_by_role(on_limit: LimitCallback) -> dict[Role, Model]:
+    """The models of an evaluation by role; a role without a model falls back to main."""
+    models: dict[Role, Model] = {"main": InspectModelAdapter(main_model(), on_limit)}
+    other_roles: tuple[Role, ...] = ("fast", "edit")
+    for role in other_roles:
+        if role in model_roles():
+            models[role] = InspectModelAdapter(get_model(role=role), on_limit)
+    return models
 
 
 class InspectModelAdapter(Model):
-    """One of Inspect's models; `halt` hears of a limit of Inspect's that it ran into."""
+    """One of Inspect's models; `on_limit` is called when it exceeds one of Inspect's limits."""
 
     price = None
 
-    def __init__(self, model: InspectModel, halt: LimitCallback) -> None:
+    def __init__(self, model: InspectModel, on_limit: LimitCallback) -> None:
         super().__init__(str(model))
-        self._model, self._on_limit, self._loop_token = model, halt, current_token()
+        self._model, self._on_limit, self._loop_token = model, on_limit, current_token()
 
     def reply(self, prompt: Prompt) -> Reply:
-        """What it says."""
+        """Generate a reply in Inspect's event loop, and wait for it."""
         try:
             output = from_thread.run(self._generate, prompt, token=self._loop_token)
-        except LimitExceededError as over:
-            self._on_limit(over)
-            raise Stopped(str(over)) from over
+        except LimitExceededError as error:
+            self._on_limit(error)
+            raise Stopped(str(error)) from error
         except CancelledError as error:
-            raise Stopped("the sample was cancelled") from error
+            raise Stopped("The sample was cancelled.") from error
         except Exception as error:
             raise ModelFault(f"{self.argument}: {type(error).__name__}: {error}") from error
         if output.empty or output.stop_reason == "model_length":
-            raise PromptTooLong(output.error or f"{self.argument} takes no prompt of this length")
+            raise PromptTooLong(output.error or f"The prompt is too long for {self.argument}.")
         return output_to_reply(output)
 
     async def _generate(self, prompt: Prompt) -> ModelOutput:
-        most = min(filter(None, (prompt.max_tokens, self._model.config.max_tokens)))
-        config = GenerateConfig(max_tokens=most, stop_seqs=list(prompt.stop) or None)
-        said = [to_chat_message(message, prompt.messages) for message in prompt.messages]
-        return await self._model.generate(said, [to_tool_info(tool) for tool in prompt.tools], config=config)
+        max_tokens = min(filter(None, (prompt.max_tokens, self._model.config.max_tokens)))
+        config = GenerateConfig(max_tokens=max_tokens, stop_seqs=list(prompt.stop) or None)
+        messages = [to_chat_message(message, prompt.messages) for message in prompt.messages]
+        tools = [to_tool_info(tool) for tool in prompt.tools]
+        return await self._model.generate(messages, tools, config=config)
 
 
 def to_tool_info(tool: Tool) -> ToolInfo:
-    """A tool as Inspect describes one to a model."""
+    """Convert a tool to Inspect's description."""
     return ToolInfo(name=tool.name, description=tool.description, parameters=to_tool_params(tool))
 
 
 def to_tool_params(tool: Tool) -> ToolParams:
-    """Its arguments."""
+    """Convert a tool's JSON schema to Inspect's parameters."""
     return ToolParams.model_validate({**tool.parameters, "additionalProperties": False})
 
 
 def to_chat_message(message: Message, others: tuple[Message, ...] = ()) -> ChatMessage:
-    """A message of ours as one of Inspect's; an answer of a tool says of which, as the message that called for it."""
+    """Convert a message; the function name of a tool result is looked up in the other messages."""
     if message.role == "system":
         return ChatMessageSystem(content=message.text)
     if message.role == "user":
@@ -108,14 +110,14 @@ def _to_inspect_call(call: ToolCall) -> InspectCall:
 
 
 def output_to_reply(output: ModelOutput) -> Reply:
-    """What a model said, and what it cost."""
-    said, usage = output.message, output.usage
+    """Convert a model's output to a reply with its cost."""
+    message, usage = output.message, output.usage
     cached = (usage.input_tokens_cache_read or 0) + (usage.input_tokens_cache_write or 0) if usage else 0
     return Reply(
-        text=said.text,
+        text=message.text,
         calls=tuple(
             ToolCall(id=call.id, name=call.function, arguments=json.dumps(call.arguments))
-            for call in said.tool_calls or ()
+            for call in message.tool_calls or ()
         ),
         model=output.model,
         input_tokens=usage.input_tokens + cached if usage else 0,

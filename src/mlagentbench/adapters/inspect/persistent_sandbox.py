@@ -1,4 +1,4 @@
-"""A sandbox that lives as long as an Inspect sample: its commands share their files, and may leave others running."""
+"""A sandbox that lives as long as an Inspect sample: commands share files and may run in the background."""
 
 import itertools
 import json
@@ -22,22 +22,22 @@ from mlagentbench.sandbox.programs import command_server
 from mlagentbench.sandbox.programs.command_server import HEADER, Response, encode_message
 from mlagentbench.system.stop_token import StopToken
 
-DRIVER_PATH = "/opt/resident.py"
-MAX_HEADER_BYTES = 1 << 20  # bytes of an answer besides what was asked for
-RECEIVE_BYTES = 1 << 20  # bytes taken at once
+DRIVER_PATH = "/opt/command_server.py"
+MAX_HEADER_BYTES = 1 << 20
+RECEIVE_BYTES = 1 << 20  # read at once
 
 
 class SandboxEnded(Exception):
-    """The sandbox ended before it answered."""
+    """The sandbox ended before it responded."""
 
-    def __init__(self, why: str, limit: Limit | None) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, limit: Limit | None) -> None:
+        super().__init__(reason)
         self.limit = limit
 
 
 @dataclass
 class PendingRequest:
-    """What the sandbox was asked, and how long its answer may be."""
+    """A request to the sandbox, and the maximum size of its response."""
 
     number: int
     max_bytes: int
@@ -45,100 +45,100 @@ class PendingRequest:
 
 
 class PersistentSandbox:
-    """One sandbox at work; questions may come from many threads."""
+    """A running sandbox; requests may come from several threads."""
 
-    def __init__(self, sandbox: Sandbox, box: SandboxSpec) -> None:
+    def __init__(self, sandbox: Sandbox, spec: SandboxSpec) -> None:
         driver = (Path(command_server.__file__), DRIVER_PATH)
         self._sandbox = sandbox
-        self._box = replace(box, mounts=(*box.mounts, driver), stop_token=StopToken(), run_as_init=True)
+        self._spec = replace(spec, mounts=(*spec.mounts, driver), stop_token=StopToken(), run_as_init=True)
         self._output = CommandOutput()
         self._process: SandboxProcess = sandbox.start(
-            ["python", "-u", "-P", DRIVER_PATH], self._box, stdin=subprocess.PIPE
+            ["python", "-u", "-P", DRIVER_PATH], self._spec, stdin=subprocess.PIPE
         )
         assert self._process.child.stdin is not None
         self._channel = socket(fileno=os.dup(self._process.child.stdin.fileno()))
         self._buffer = bytearray()
         self._numbers = itertools.count(1)
         self._pending: dict[int, PendingRequest] = {}
-        self._send_lock = threading.Lock()  # of those who speak
+        self._send_lock = threading.Lock()
         self.ended: SandboxEnded | None = None
-        self._watcher = threading.Thread(target=self._watch, name="sandbox-attendant", daemon=True)
+        self._watcher = threading.Thread(target=self._watch, name="sandbox-watcher", daemon=True)
         self._watcher.start()
 
     def new_request(self, max_bytes: int = 0) -> PendingRequest:
-        """A question to be asked, whose answer may have this many bytes."""
+        """Create a request whose response may have this many bytes."""
         return PendingRequest(next(self._numbers), max_bytes + MAX_HEADER_BYTES)
 
-    def send(self, question: PendingRequest, asked: dict[str, Any], given: bytes = b"") -> None:
-        """Send it something to do; the answer comes into the question's future, or Gone does."""
+    def send(self, request: PendingRequest, header: dict[str, Any], data: bytes = b"") -> None:
+        """Send a request; its future receives the response or SandboxEnded."""
         with self._send_lock:
             if self.ended:
                 raise self.ended
-            self._pending[question.number] = question
-            with suppress(OSError):  # it has just ended: whoever attends to it says why
-                self._channel.sendall(encode_message({**asked, "id": question.number}, given))
+            self._pending[request.number] = request
+            with suppress(OSError):  # it has just ended; the watcher reports why
+                self._channel.sendall(encode_message({**header, "id": request.number}, data))
 
-    def cancel(self, question: PendingRequest) -> None:
-        """End a command whose outcome nobody waits for."""
+    def cancel(self, request: PendingRequest) -> None:
+        """Terminate a command whose result is no longer needed."""
         with self._send_lock:
             if not self.ended:
                 with suppress(OSError):
-                    self._channel.sendall(encode_message({"do": "end", "id": question.number}))
+                    self._channel.sendall(encode_message({"operation": "cancel", "id": request.number}))
 
     def close(self) -> None:
-        """End everything inside."""
-        self._box.stop_token.request()
+        """Terminate all processes in the sandbox."""
+        self._spec.stop_token.request()
         self._watcher.join()
 
     def _watch(self) -> None:
-        """Hear answers and look at the limits, until it ends."""
-        gone = SandboxEnded("the sandbox was closed", None)
+        """Receive responses and enforce the limits until the sandbox ends."""
+        ended = SandboxEnded("The sandbox was closed.", None)
         try:
-            news: int | None = self._channel.fileno()
-            while self._process.pump_output(self._output, math.inf, news) == "message":
-                news = news if self._receive() else None  # it hung up, and can only end
-            done = self._process.finish(self._output)
-            gone = SandboxEnded(
-                f"{format_outcome(done, self._box.limits, 0)} {self._output.text}".strip(), done.limit
-            )
+            channel_fd: int | None = self._channel.fileno()
+            while self._process.pump_output(self._output, math.inf, channel_fd) == "message":
+                channel_fd = channel_fd if self._receive() else None  # closed: the driver is about to exit
+            execution = self._process.finish(self._output)
+            outcome = format_outcome(execution, self._spec.limits, 0)
+            ended = SandboxEnded(f"{outcome} {self._output.text}".strip(), execution.limit)
         except Stopped:
             pass
-        except Exception as error:  # noqa: BLE001 - whoever waits for an answer must hear of it
-            gone = SandboxEnded(f"{type(error).__name__}: {error}", None)
+        except Exception as error:  # noqa: BLE001 - all pending requests must be told
+            ended = SandboxEnded(f"{type(error).__name__}: {error}", None)
         finally:
-            self._shut_down(gone)
+            self._shut_down(ended)
 
-    def _shut_down(self, gone: SandboxEnded) -> None:
+    def _shut_down(self, ended: SandboxEnded) -> None:
         try:
             self._process.close()
-            self._sandbox.release_workspace(self._box)
+            self._sandbox.release_workspace(self._spec)
         finally:
             with self._send_lock:
-                self.ended = gone
+                self.ended = ended
                 self._channel.close()
-            for question in self._pending.values():
-                question.response.set_exception(gone)
+            for request in self._pending.values():
+                request.response.set_exception(ended)
 
     def _receive(self) -> bool:
-        """Take what it says; what inside runs is anybody's code, and so it may not say more than was asked."""
+        """Read from the driver, which is untrusted: responses larger than requested are a fault."""
         try:
-            said = self._channel.recv(RECEIVE_BYTES, MSG_DONTWAIT)
+            data = self._channel.recv(RECEIVE_BYTES, MSG_DONTWAIT)
         except ConnectionError:
             return False
-        self._buffer += said
+        self._buffer += data
         while len(self._buffer) >= HEADER.size:
-            length, size = HEADER.unpack_from(self._buffer)
-            if length > MAX_HEADER_BYTES:
-                raise SandboxFault("the sandbox answers with something else")
-            start = HEADER.size + length
-            if len(self._buffer) < start:
+            header_size, body_size = HEADER.unpack_from(self._buffer)
+            if header_size > MAX_HEADER_BYTES:
+                raise SandboxFault("The sandbox driver sent a malformed response.")
+            body_start = HEADER.size + header_size
+            if len(self._buffer) < body_start:
                 break
-            head = json.loads(self._buffer[HEADER.size : start])
-            if size > self._pending[head["id"]].max_bytes:
-                raise SandboxFault("the sandbox answers more than it was asked for")
-            if len(self._buffer) < start + size:
+            header = json.loads(self._buffer[HEADER.size : body_start])
+            if body_size > self._pending[header["id"]].max_bytes:
+                raise SandboxFault("The sandbox driver sent a larger response than requested.")
+            body_end = body_start + body_size
+            if len(self._buffer) < body_end:
                 break
-            body = bytes(self._buffer[start : start + size])
-            del self._buffer[: start + size]
-            self._pending.pop(head["id"]).response.set_result((head, body))
-        return bool(said)
+            body = bytes(self._buffer[body_start:body_end])
+            del self._buffer[:body_end]
+            self._pending.pop(header["id"]).response.set_result((header, body))
+        return bool(data)

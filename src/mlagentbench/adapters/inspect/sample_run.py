@@ -1,4 +1,4 @@
-"""One sample's run: opened before its solver, graded by its scorer, closed when the sample is over."""
+"""The run of one sample: opened before its solver, graded by its scorer, closed when the sample is over."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -30,13 +30,13 @@ from mlagentbench.runner.setup import prepare_setup
 from mlagentbench.system.stop_token import StopToken
 
 RUN_FOLDER_KEY = "run_folder"  # in a sample's metadata
-STOP_TIMEOUT_S = 120  # seconds for an agent to notice that it was stopped
+STOP_TIMEOUT_S = 120  # for an agent to react to a stop request
 ReturnT = TypeVar("ReturnT")
 
 
 @dataclass(frozen=True)
 class SampleSettings:
-    """What is asked of every sample of a task."""
+    """The settings that all samples of a task share."""
 
     task: str
     agent: AgentSpec
@@ -49,14 +49,14 @@ class SampleSettings:
 
 
 class SampleRun:
-    """A session that Inspect holds; it works in threads, one at a time."""
+    """A session held by Inspect. Its work is done in threads, one at a time."""
 
-    active: dict[str, "SampleRun"] = {}  # noqa: RUF012 - by the sample's own name, which no two have
+    active: dict[str, "SampleRun"] = {}  # noqa: RUF012 - by the sample's unique id
 
     def __init__(self, state: TaskState) -> None:
         self.session: Session
-        self.exceeded_limit: LimitExceededError | None = None  # the limit of Inspect's that ended it
-        self.writes_messages = False  # whether what is done is told in the sample's messages by us
+        self.exceeded_limit: LimitExceededError | None = None  # Inspect's limit that ended it
+        self.writes_messages = False  # whether we add the steps to the sample's messages
         self._state = state
         self._note = ""
         self._transcript = TranscriptReader()
@@ -67,60 +67,62 @@ class SampleRun:
 
     @classmethod
     def for_sample(cls, state: TaskState) -> "SampleRun":
-        """The one that was opened for a sample."""
+        """The open run of a sample."""
         if state.uuid not in cls.active:
-            raise UsageError("no run was opened for this sample")
+            raise UsageError("No run was opened for this sample.")
         return cls.active[state.uuid]
 
-    async def start(self, terms: SampleSettings) -> None:
-        """Open the run; what is missing is made ready first."""
-        main, asked = main_model(), models_by_role(self._stop_at_limit)
-        named = {f"{role}_model": model.argument for role, model in asked.items() if role != "main"}
-        who = terms.agent.replace(model=str(main), **named)
-        folder = _find_unused_path(
-            terms.runs / f"{Path(terms.task).name}-{terms.agent.agent}-{self._state.uuid}"
-        )
+    async def start(self, settings: SampleSettings) -> None:
+        """Open the run, after preparing what it needs."""
+        main, models = main_model(), models_by_role(self._stop_at_limit)
+        other_models = {f"{role}_model": model.argument for role, model in models.items() if role != "main"}
+        agent = settings.agent.replace(model=str(main), **other_models)
+        name = f"{Path(settings.task).name}-{agent.agent}-{self._state.uuid}"
+        folder = _find_unused_path(settings.runs / name)
         self._state.metadata[RUN_FOLDER_KEY] = str(folder)
 
-        def enter() -> None:
+        def open_run() -> None:
             setup = prepare_setup(
-                terms.task, terms.edition, terms.isolation, print_progress, terms.instance, terms.gpu
+                settings.task,
+                settings.edition,
+                settings.isolation,
+                print_progress,
+                settings.instance,
+                settings.gpu,
             )
-            opened = open_session(
-                setup, who, folder, self._state.epoch, terms.limits, asked, self._observe_steps
+            session = open_session(
+                setup, agent, folder, self._state.epoch, settings.limits, models, self._observe_steps
             )
-            self.session = self._exit_stack.enter_context(opened)
+            self.session = self._exit_stack.enter_context(session)
             with self._close_lock:
-                unwanted = self._closed
-            if unwanted:
+                closed = self._closed  # the sample was cancelled meanwhile
+            if closed:
                 self._release()
 
-        await run_in_thread(enter)
+        await run_in_thread(open_run)
 
     async def step(self, call: Call) -> Step:
-        """One action; a fault of ours ends the sample."""
-        overheard = self._transcript.read_new_model_events()
+        """Take one step; a fault ends the sample."""
+        model_events = self._transcript.read_new_model_events()
 
-        def act() -> Step | None:
+        def take_step() -> Step | None:
             with self._step_lock:
                 try:
-                    record_model_calls(overheard, self.session.env)
+                    record_model_calls(model_events, self.session.env)
                     return self.session.step(call)
-                except Stopped:  # which would end the whole evaluation, as a Ctrl-C would
+                except Stopped:  # would end the whole evaluation, like Ctrl-C
                     return None
 
-        step = await self._run_cancellable(act)
-        self._transcript.read_new_model_events()  # what the action itself asked is recorded already
+        step = await self._run_cancellable(take_step)
+        self._transcript.read_new_model_events()  # model calls of the action itself are recorded already
         if step is None:
-            raise self.exceeded_limit or UsageError(
-                f"somebody asked the run to stop: {self.session.folder.path}"
-            )
+            raise self._stop_error()
         return step
 
     async def run_agent(self, agent: Agent) -> None:
-        """Let an agent of ours work to its end."""
+        """Run an agent of the benchmark to its end."""
 
-        def act() -> bool:
+        def run() -> bool:
             env = self.session.env
             with self._step_lock:
                 try:
@@ -131,33 +133,36 @@ class SampleRun:
             return True
 
         self.writes_messages = True
-        if not await self._run_cancellable(act):
-            raise self.exceeded_limit or UsageError(
-                f"somebody asked the run to stop: {self.session.folder.path}"
-            )
+        if not await self._run_cancellable(run):
+            raise self._stop_error()
 
-    async def _run_cancellable(self, act: Callable[[], ReturnT]) -> ReturnT:
+    def _stop_error(self) -> Exception:
+        message = f"The run was stopped on request: {self.session.folder.path}"
+        return self.exceeded_limit or UsageError(message)
+
+    async def _run_cancellable(self, work: Callable[[], ReturnT]) -> ReturnT:
         try:
-            return await run_in_thread(act)
+            return await run_in_thread(work)
         except anyio.get_cancelled_exc_class():
-            self.session.env.stop_token.request()  # a script that runs is cut off, and what was before it is graded
+            # A running script is terminated; the state before it is graded.
+            self.session.env.stop_token.request()
             raise
 
     async def finish(self) -> Result:
-        """Grade what there is, when the step under way has been cut off."""
-        overheard = [] if self.writes_messages else self._transcript.read_new_model_events()
+        """Grade the run, once the current step has been terminated."""
+        model_events = [] if self.writes_messages else self._transcript.read_new_model_events()
 
-        def act() -> Result:
+        def grade() -> Result:
             with self._when_idle():
                 if self.session.result is None:
-                    record_model_calls(overheard, self.session.env)
+                    record_model_calls(model_events, self.session.env)
                 self.session.env.stop_token = StopToken(self.session.folder.path)
                 return self.session.finish(self._note)
 
-        return await run_in_thread(act)
+        return await run_in_thread(grade)
 
     async def close(self) -> None:
-        """Give back all; a run that was not graded can be graded later."""
+        """Release everything; a run that was not graded can be graded later."""
         SampleRun.active.pop(self._state.uuid, None)
         with self._close_lock:
             self._closed = True
@@ -172,38 +177,38 @@ class SampleRun:
 
     @contextmanager
     def _when_idle(self) -> Iterator[None]:
-        """Wait until what was cut off has ended; nobody can end an agent that hears nothing."""
+        """Wait until the terminated step has ended; an agent that ignores the request cannot be ended."""
         if not self._step_lock.acquire(timeout=STOP_TIMEOUT_S):
-            raise Fault("the agent was told to stop, and goes on")
+            raise Fault(f"The agent is still running {STOP_TIMEOUT_S} s after it was asked to stop.")
         try:
             yield
         finally:
             self._step_lock.release()
 
-    def _stop_at_limit(self, over: LimitExceededError) -> None:
-        self.exceeded_limit = over
+    def _stop_at_limit(self, error: LimitExceededError) -> None:
+        self.exceeded_limit = error
         self.session.env.stop_token.request()
 
     def _observe_steps(self, env: Environment) -> None:
         env.on_step = partial(self._record_step, env)
 
     def _record_step(self, env: Environment, step: Step) -> None:
-        """Note a step in the transcript, where it can be found by its number and by what the workspace was then."""
-        told = describe_step(step, env.context.store)
+        """Add a step to the transcript, with its number and the hash of its snapshot."""
+        description = describe_step(step, env.context.store)
 
-        def note() -> None:
-            transcript().info(told, source=EVENT_SOURCE)
+        def record() -> None:
+            transcript().info(description, source=EVENT_SOURCE)
             if self.writes_messages:
                 self._state.messages.extend(step_to_messages(step, env.spec.model))
 
         try:
-            from_thread.run_sync(note)
-        except LimitExceededError as over:
-            self._stop_at_limit(over)
-            raise Stopped(str(over)) from over
+            from_thread.run_sync(record)
+        except LimitExceededError as error:
+            self._stop_at_limit(error)
+            raise Stopped(str(error)) from error
 
 
-def _find_unused_path(place: Path) -> Path:
-    """A folder that is not there yet: a sample may be tried again."""
-    tries = (place.with_name(f"{place.name}-{number}") for number in range(2, 1000))
-    return next(path for path in (place, *tries) if not path.exists())
+def _find_unused_path(path: Path) -> Path:
+    """A path that does not exist yet: Inspect may retry a sample."""
+    numbered = (path.with_name(f"{path.name}-{number}") for number in range(2, 1000))
+    return next(candidate for candidate in (path, *numbered) if not candidate.exists())

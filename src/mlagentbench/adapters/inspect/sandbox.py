@@ -1,4 +1,4 @@
-"""The sandbox provider `bwrap`: isolation without containers, for any Inspect task."""
+"""The Inspect sandbox provider `bwrap`: isolation without containers, for any Inspect task."""
 
 import errno
 import os
@@ -37,13 +37,13 @@ from mlagentbench.system.cache import temporary_dir
 from mlagentbench.task import describe_validation_error
 
 SUPPORTED_USERS = ("agent", "1000")
-RESPONSE_GRACE_S = 30  # seconds after a command's time until the sandbox itself is taken for dead
-OS_RELEASE = Path("/etc/os-release")  # Inspect brings its tools only where it knows the system
-SIGKILL_EXIT_CODE = 137  # the exit code of who was killed
+RESPONSE_GRACE_S = 30  # after a command's timeout, until the sandbox itself counts as hung
+OS_RELEASE = Path("/etc/os-release")  # Inspect installs its tools only on systems it recognizes
+SIGKILL_EXIT_CODE = 137
 
 
 class BwrapConfig(Record):
-    """What a sandbox has: the packages of a runtime, GPUs, limits."""
+    """Settings of a sandbox: the runtime with its packages, GPUs and limits."""
 
     runtime: str = "tabular"
     gpu: str = ""
@@ -54,17 +54,17 @@ class BwrapConfig(Record):
 
     @property
     def limits(self) -> Limits:
-        """The same as a run's limits."""
+        """The settings as limits of a run."""
         return Limits.model_validate(self.model_dump(exclude={"runtime", "gpu"}))
 
     @classmethod
     def from_inspect(cls, config: SandboxEnvironmentConfigType | None) -> "BwrapConfig":
-        """From what an Inspect task says: nothing, a TOML file, or this."""
+        """Convert the setting of an Inspect task: None, the path of a TOML file, or a BwrapConfig."""
         if config is None or isinstance(config, cls):
             return config or cls()
         if not isinstance(config, str):
             raise UsageError(
-                f"the sandbox bwrap takes a BwrapConfig or a TOML file, and not a {type(config).__name__}"
+                f"The sandbox bwrap needs a BwrapConfig or a TOML file, not {type(config).__name__}."
             )
         try:
             return cls.model_validate(tomllib.loads(Path(config).read_text(encoding="utf-8")))
@@ -76,20 +76,20 @@ class BwrapConfig(Record):
 
 @sandboxenv(name="bwrap")
 class BubblewrapSandbox(SandboxEnvironment):
-    """One sandbox of one sample; when a limit ends it, the next command finds a new one with the same workspace."""
+    """The sandbox of a sample. If a limit ends it, the next command starts a new one with the same files."""
 
     def __init__(self, config: BwrapConfig, runtime: Runtime) -> None:
         super().__init__()
         self._sandbox = create_sandbox("bwrap", config.gpu)
         self._exit_stack = ExitStack()
-        place = self._exit_stack.enter_context(temporary_dir()) / "workspace"
-        place.mkdir(mode=0o755)
-        owner = choose_unprivileged_uid(secrets.token_hex(8))
-        if owner is not None:
-            os.chown(place, owner, owner)
-        named = ((OS_RELEASE.resolve(), str(OS_RELEASE)),) if OS_RELEASE.is_file() else ()
-        self._box = SandboxSpec(
-            workspace=place, runtime=runtime, limits=config.limits, uid=owner, mounts=named
+        workspace = self._exit_stack.enter_context(temporary_dir()) / "workspace"
+        workspace.mkdir(mode=0o755)
+        uid = choose_unprivileged_uid(secrets.token_hex(8))
+        if uid is not None:
+            os.chown(workspace, uid, uid)
+        mounts = ((OS_RELEASE.resolve(), str(OS_RELEASE)),) if OS_RELEASE.is_file() else ()
+        self._spec = SandboxSpec(
+            workspace=workspace, runtime=runtime, limits=config.limits, uid=uid, mounts=mounts
         )
         self._persistent: PersistentSandbox | None = None
         self._start_lock = anyio.Lock()
@@ -97,19 +97,19 @@ class BubblewrapSandbox(SandboxEnvironment):
 
     @classmethod
     async def task_init(cls, task_name: str, config: SandboxEnvironmentConfigType | None) -> None:
-        """Build what is missing, once for all samples."""
-        asked = BwrapConfig.from_inspect(config)
-        create_sandbox("bwrap", asked.gpu)
-        await run_in_thread(partial(ensure_runtime, asked.runtime, print_progress))
+        """Build the runtime, once for all samples."""
+        settings = BwrapConfig.from_inspect(config)
+        create_sandbox("bwrap", settings.gpu)
+        await run_in_thread(partial(ensure_runtime, settings.runtime, print_progress))
 
     @classmethod
     async def sample_init(
         cls, task_name: str, config: SandboxEnvironmentConfigType | None, metadata: dict[str, str]
     ) -> dict[str, SandboxEnvironment]:
-        """One sandbox, which begins with its first command."""
-        asked = BwrapConfig.from_inspect(config)
-        runtime = await run_in_thread(partial(ensure_runtime, asked.runtime, print_progress))
-        return {"default": await run_in_thread(partial(cls, asked, runtime))}
+        """Create the sandbox of a sample; it starts with the first command."""
+        settings = BwrapConfig.from_inspect(config)
+        runtime = await run_in_thread(partial(ensure_runtime, settings.runtime, print_progress))
+        return {"default": await run_in_thread(partial(cls, settings, runtime))}
 
     @classmethod
     async def sample_cleanup(
@@ -119,13 +119,13 @@ class BubblewrapSandbox(SandboxEnvironment):
         environments: dict[str, SandboxEnvironment],
         interrupted: bool,
     ) -> None:
-        """End all that runs, and remove the files."""
+        """Terminate all processes and remove the files."""
         with anyio.CancelScope(shield=True):
             for environment in environments.values():
                 await run_in_thread(environment.as_type(cls).close)
 
     def close(self) -> None:
-        """End it; nothing of it is kept."""
+        """Terminate the sandbox and delete its files."""
         self._closed = True
         if self._persistent:
             self._persistent.close()
@@ -142,36 +142,42 @@ class BubblewrapSandbox(SandboxEnvironment):
         timeout_retry: bool = True,
         concurrency: bool = True,
     ) -> ExecResult[str]:
-        """Run a command; when its time is over it ends with all that it started, and what it printed is kept."""
+        """Run a command; at the timeout all its processes are killed, and its output is kept."""
         if user is not None and user not in SUPPORTED_USERS:
             raise SandboxUserUnsupportedError(
-                f"all commands in this sandbox run as {SUPPORTED_USERS[0]}, and none as {user}"
+                f"Commands in this sandbox run as {SUPPORTED_USERS[0]}, not as {user}."
             )
-        if any("\0" in word for word in (*cmd, cwd or "", *(env or {}), *(env or {}).values())):
+        if any("\0" in text for text in (*cmd, cwd or "", *(env or {}), *(env or {}).values())):
             raise ValueError("embedded null byte")
-        given = input.encode() if isinstance(input, str) else input
-        most = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
-        asked = {"do": "execute", "argv": cmd, "cwd": cwd, "env": env or {}, "seconds": timeout, "most": most}
-        asked["stdin"] = given is not None
+        stdin = input.encode() if isinstance(input, str) else input
+        max_bytes = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
+        header = {
+            "operation": "execute",
+            "argv": cmd,
+            "cwd": cwd,
+            "env": env or {},
+            "timeout_s": timeout,
+            "max_bytes": max_bytes,
+            "stdin": stdin is not None,
+        }
         try:
-            head, body = await self._request(asked, given or b"", 2 * most, timeout, concurrency)
-        except SandboxEnded as gone:
-            if not gone.limit:
-                raise SandboxUnavailableError(str(gone)) from gone
-            return ExecResult(False, SIGKILL_EXIT_CODE, "", f"{gone}\n")
-        out, err = (
-            part.decode(errors="replace") for part in (body[: head["sizes"][0]], body[head["sizes"][0] :])
-        )
-        if head["late"]:
-            late = TimeoutError(f"Command timed out after {timeout} seconds")
-            late.truncated_output = out + err  # type: ignore[attr-defined]  # where Inspect looks for it
-            raise late
-        return ExecResult(head["code"] == 0, head["code"], out, err)
+            response, body = await self._request(header, stdin or b"", 2 * max_bytes, timeout, concurrency)
+        except SandboxEnded as ended:
+            if not ended.limit:
+                raise SandboxUnavailableError(str(ended)) from ended
+            return ExecResult(False, SIGKILL_EXIT_CODE, "", f"{ended}\n")
+        stdout_size = response["sizes"][0]
+        stdout, stderr = (part.decode(errors="replace") for part in (body[:stdout_size], body[stdout_size:]))
+        if response["timed_out"]:
+            error = TimeoutError(f"Command timed out after {timeout} seconds")
+            error.truncated_output = stdout + stderr  # type: ignore[attr-defined]  # read by Inspect
+            raise error
+        return ExecResult(response["exit_code"] == 0, response["exit_code"], stdout, stderr)
 
     async def write_file(self, file: str, contents: str | bytes) -> None:
-        """Put a file in place, and the folders above it."""
-        given = contents.encode() if isinstance(contents, str) else contents
-        await self._request_file({"do": "write", "path": file}, given, 0)
+        """Write a file, and create its parent folders."""
+        data = contents.encode() if isinstance(contents, str) else contents
+        await self._request_file({"operation": "write", "path": file}, data, 0)
 
     @overload
     async def read_file(self, file: str, text: Literal[True] = True) -> str: ...
@@ -180,74 +186,75 @@ class BubblewrapSandbox(SandboxEnvironment):
     async def read_file(self, file: str, text: Literal[False]) -> bytes: ...
 
     async def read_file(self, file: str, text: bool = True) -> str | bytes:
-        """The whole of a file, if it is not longer than Inspect allows."""
-        most = SandboxEnvironmentLimits.MAX_READ_FILE_SIZE
-        head, body = await self._request_file({"do": "read", "path": file, "most": most}, b"", most)
-        if head["long"]:
+        """Read a file, unless it is larger than Inspect allows."""
+        max_bytes = SandboxEnvironmentLimits.MAX_READ_FILE_SIZE
+        header = {"operation": "read", "path": file, "max_bytes": max_bytes}
+        response, body = await self._request_file(header, b"", max_bytes)
+        if response["too_large"]:
             raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR, None)
         return body.decode() if text else body
 
-    async def _request_file(self, asked: dict[str, Any], given: bytes, most: int) -> Response:
+    async def _request_file(self, header: dict[str, Any], data: bytes, max_bytes: int) -> Response:
         try:
-            return await self._request(asked, given, most, None, False)
-        except SandboxEnded as gone:
-            if gone.limit == "disk":
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), asked["path"]) from gone
-            raise SandboxUnavailableError(str(gone)) from gone
+            return await self._request(header, data, max_bytes, None, False)
+        except SandboxEnded as ended:
+            if ended.limit == "disk":
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), header["path"]) from ended
+            raise SandboxUnavailableError(str(ended)) from ended
 
     async def _request(
-        self, asked: dict[str, Any], given: bytes, most: int, seconds: int | None, counted: bool
+        self, header: dict[str, Any], data: bytes, max_bytes: int, timeout_s: int | None, counted: bool
     ) -> Response:
-        """Ask the sandbox that there is, or a new one; an error of the file system is raised as it was inside."""
+        """Send a request, starting a sandbox if none runs; file system errors inside are raised here."""
         if counted:
             async with concurrency("subprocesses", max_subprocesses_context_var.get(), resizable=True):
-                return await self._request(asked, given, most, seconds, False)
-        resident = await self._ensure_running()
-        question = resident.new_request(most)
+                return await self._request(header, data, max_bytes, timeout_s, False)
+        sandbox = await self._ensure_running()
+        request = sandbox.new_request(max_bytes)
         try:
-            head, body = await run_in_thread(
-                partial(_send_and_wait, resident, question, asked, given, seconds)
+            response, body = await run_in_thread(
+                partial(_send_and_wait, sandbox, request, header, data, timeout_s)
             )
         except TimeoutError as error:
-            await run_in_thread(resident.close)
-            raise SandboxUnavailableError("the sandbox does not answer any more") from error
+            await run_in_thread(sandbox.close)
+            raise SandboxUnavailableError("The sandbox does not respond.") from error
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
-                await run_in_thread(partial(resident.cancel, question))
+                await run_in_thread(partial(sandbox.cancel, request))
             raise
-        if "errno" in head:
-            raise OSError(head["errno"], os.strerror(head["errno"]), head["path"])
-        return head, body
+        if "errno" in response:
+            raise OSError(response["errno"], os.strerror(response["errno"]), response["path"])
+        return response, body
 
     async def _ensure_running(self) -> PersistentSandbox:
         async with self._start_lock:
             if self._closed:
-                raise SandboxUnavailableError("the sandbox is closed")
+                raise SandboxUnavailableError("The sandbox is closed.")
             if self._persistent is None or self._persistent.ended:
                 try:
                     self._persistent = await run_in_thread(
-                        partial(PersistentSandbox, self._sandbox, self._box)
+                        partial(PersistentSandbox, self._sandbox, self._spec)
                     )
                 except (SandboxFault, OSError) as fault:
                     raise SandboxUnavailableError(str(fault)) from fault
             return self._persistent
 
     def default_polling_interval(self) -> float:
-        """Asking costs little: nothing lies between."""
+        """A short interval: requests are cheap, since they do not go through a container engine."""
         return 0.2
 
     @classmethod
     def config_deserialize(cls, config: dict[str, Any]) -> BwrapConfig:
-        """As a log holds it."""
+        """Restore the settings from a log."""
         return BwrapConfig.model_validate(config)
 
 
 def _send_and_wait(
-    resident: PersistentSandbox,
-    question: PendingRequest,
-    asked: dict[str, Any],
-    given: bytes,
-    seconds: int | None,
+    sandbox: PersistentSandbox,
+    request: PendingRequest,
+    header: dict[str, Any],
+    data: bytes,
+    timeout_s: int | None,
 ) -> Response:
-    resident.send(question, asked, given)
-    return question.response.result(None if seconds is None else seconds + RESPONSE_GRACE_S)
+    sandbox.send(request, header, data)
+    return request.response.result(None if timeout_s is None else timeout_s + RESPONSE_GRACE_S)

@@ -1,4 +1,4 @@
-"""Our grader as Inspect's scorer: whether it beat the baseline, by how much, with what score."""
+"""The grader as an Inspect scorer: success against the baseline, improvement, score and validity."""
 
 import math
 from pathlib import Path
@@ -17,7 +17,7 @@ METRIC_NAMES = ("success", "improvement", "score", "valid")
 
 @scorer(metrics={name: [mean(), stderr()] for name in METRIC_NAMES})
 def verdict() -> Scorer:
-    """Success and validity of every sample; improvement and score of those that have one. A fault is an error."""
+    """Success and validity of every sample; improvement and score if there is one; faults are errors."""
 
     async def score(state: TaskState, target: Target) -> Score:
         result = await _resolve_result(state)
@@ -29,26 +29,26 @@ def verdict() -> Scorer:
 
 
 async def _resolve_result(state: TaskState) -> Result:
-    """Of the run that is open, or of one that an earlier evaluation kept."""
-    if attempt := SampleRun.active.get(state.uuid):
-        return await attempt.finish()
-    place = state.metadata.get(RUN_FOLDER_KEY)
-    kept = RunFolder(Path(place)).result if place else None
-    if kept is None:
-        raise UsageError(f"there is nothing to score: {place or 'no run was opened for this sample'}")
-    return kept
+    """The result of the open run, or of one that an earlier evaluation recorded."""
+    if run := SampleRun.active.get(state.uuid):
+        return await run.finish()
+    folder = state.metadata.get(RUN_FOLDER_KEY)
+    result = RunFolder(Path(folder)).result if folder else None
+    if result is None:
+        raise UsageError(f"There is nothing to score: {folder or 'no run was opened for this sample'}")
+    return result
 
 
 def to_score(result: Result) -> Score:
-    """A result as Inspect shows one; what is not known is left out of the means."""
-    known = {
+    """Convert a result to an Inspect score; unknown values are NaN, which the means leave out."""
+    values = {
         "success": float(result.success) if result.baseline is not None else None,
         "improvement": result.improvement,
         "score": result.score,
         "valid": float(result.valid),
     }
     return Score(
-        value={name: math.nan if value is None else value for name, value in known.items()},
+        value={name: math.nan if value is None else value for name, value in values.items()},
         answer=result.ending,
         explanation=describe_verdict(result),
         metadata=result.model_dump(mode="json"),

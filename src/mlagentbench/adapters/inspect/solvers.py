@@ -1,4 +1,4 @@
-"""Who works on a sample: Inspect's react agent with our actions as its tools, or an agent of ours."""
+"""Solvers for a sample: Inspect's react agent with the actions as its tools, or an agent of the benchmark."""
 
 from typing import Any
 
@@ -21,40 +21,40 @@ SUBMIT_TOOL = "final_answer"
 
 
 @solver
-def open_run(terms: SampleSettings) -> Solver:
-    """Opens a run for the sample, and offers its actions as tools to whatever solver follows."""
+def open_run(settings: SampleSettings) -> Solver:
+    """Open a run for the sample, and offer its actions as tools to the solver that follows."""
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
-        attempt = SampleRun(state)
-        await attempt.start(terms)
-        state.tools.extend(tool.as_tool() for tool in build_tools(attempt))
+        run = SampleRun(state)
+        await run.start(settings)
+        state.tools.extend(tool.as_tool() for tool in build_tools(run))
         return state
 
     return solve
 
 
-def build_tools(attempt: SampleRun) -> list[ToolDef]:
-    """The actions of a run as Inspect's tools."""
-    env = attempt.session.env
+def build_tools(run: SampleRun) -> list[ToolDef]:
+    """The actions of a run as Inspect tools."""
+    env = run.session.env
     return [
         ToolDef(
-            _build_tool_function(attempt, action),
+            _build_tool_function(run, action),
             name=tool.name,
             description=tool.description,
             parameters=to_tool_params(tool),
             parallel=False,
-            max_output=0,  # observations are cut to size already, in the middle
+            max_output=0,  # observations are truncated already
         )
         for action, tool in zip(env.actions, build_action_tools(env), strict=True)
     ]
 
 
-def _build_tool_function(attempt: SampleRun, action: str) -> Any:
+def _build_tool_function(run: SampleRun, action: str) -> Any:
     async def execute(**args: Any) -> str:
         try:
-            step = await attempt.step(Call(action=action, args=args, thought=_last_completion()))
-        except RunOver as over:
-            raise ToolError(str(over)) from over
+            step = await run.step(Call(action=action, args=args, thought=_last_completion()))
+        except RunOver as error:
+            raise ToolError(str(error)) from error
         if step.failed:
             raise ToolError(step.observation)
         return step.observation
@@ -63,22 +63,22 @@ def _build_tool_function(attempt: SampleRun, action: str) -> Any:
 
 
 def _last_completion() -> str:
-    """What the model said when it called for the tool."""
+    """The text of the model's reply that called the tool."""
     last = transcript().history.events_since_last(ModelEvent)[:1]
     return last[0].output.completion if last and isinstance(last[0], ModelEvent) else ""
 
 
 @solver
 def inspect_react() -> Solver:
-    """Inspect's react agent, until it submits or the run is over."""
+    """Run Inspect's react agent until it submits or the run is over."""
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
-        attempt = SampleRun.for_sample(state)
-        tools = build_tools(attempt)
+        run = SampleRun.for_sample(state)
+        tools = build_tools(run)
         submit = next(tool for tool in tools if tool.name == SUBMIT_TOOL)
 
-        async def goes_on(agent: AgentState) -> bool | str:
-            if attempt.session.done:
+        async def on_continue(agent: AgentState) -> bool | str:
+            if run.session.done:
                 return False
             return True if agent.output.message.tool_calls else fill_prompt("tools_nudge")
 
@@ -87,7 +87,7 @@ def inspect_react() -> Solver:
             tools=[tool for tool in tools if tool is not submit],
             model=main_model(),
             submit=AgentSubmit(tool=submit, answer_only=True, keep_in_messages=True),
-            on_continue=goes_on,
+            on_continue=on_continue,
             truncation="auto",
         )
         return await as_solver(agent)(state, generate)
@@ -97,15 +97,16 @@ def inspect_react() -> Solver:
 
 @solver
 def benchmark_agent(agent: str, options: dict[str, Any] | None = None) -> Solver:
-    """An agent of ours, whose models are Inspect's."""
+    """Run an agent of the benchmark with Inspect's models."""
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
-        attempt = SampleRun.for_sample(state)
-        await attempt.run_agent(
+        run = SampleRun.for_sample(state)
+        await run.run_agent(
             agents.instantiate_agent(agents.load_agent_class(agent), state.epoch, options or {})
         )
-        last = attempt.session.env.steps[-1:]
-        state.output = ModelOutput.from_content(str(main_model()), last[0].observation if last else "")
+        last_step = run.session.env.steps[-1:]
+        observation = last_step[0].observation if last_step else ""
+        state.output = ModelOutput.from_content(str(main_model()), observation)
         return state
 
     return solve

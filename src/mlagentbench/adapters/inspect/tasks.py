@@ -1,4 +1,4 @@
-"""Every task of the suite as a task of Inspect, made when it is asked for."""
+"""Every task of the suite as an Inspect task, created on demand."""
 
 from collections.abc import Callable
 from inspect import Parameter, Signature, signature
@@ -23,8 +23,8 @@ from mlagentbench.records import AgentSpec
 from mlagentbench.system.hardware import detect_hardware
 from mlagentbench.task import Task
 
-INSPECT_REACT = "react"  # Inspect's own, and not ours of that name
-EXTERNAL_SOLVER = "inspect"  # in the record: it may as well be another solver
+INSPECT_REACT = "react"  # Inspect's own agent, not the one of the benchmark with that name
+EXTERNAL_SOLVER = "inspect"  # the agent's name in the record; it may be any other solver of Inspect
 
 
 def create_task(
@@ -39,70 +39,80 @@ def create_task(
     gpu: str = "",
     isolation: str = "bwrap",
 ) -> InspectTask:
-    """One sample, which is the task; epochs repeat it, each with its number as the seed."""
+    """Create an Inspect task with one sample; epochs repeat it, with the epoch as the seed."""
     try:
-        found = Task.load(name)
-        found.edition(edition)
+        benchmark_task = Task.load(name)
+        benchmark_task.edition(edition)
         if agent != INSPECT_REACT:
             _check_agent(agent, agent_options or {}, isolation)
     except UsageError as error:
         raise PrerequisiteError(str(error)) from error
     limits = {key: value for key, value in (("steps", steps), ("hours", hours)) if value is not None}
-    who = AgentSpec(agent=EXTERNAL_SOLVER if agent == INSPECT_REACT else agent, options=agent_options or {})
-    place = Path(runs).absolute()
-    run_limits = found.config.limits.replace(**limits)
-    statement = build_problem_statement(found, edition, run_limits, detect_hardware(), gpu)
+    config = benchmark_task.config
+    run_limits = config.limits.replace(**limits)
+    statement = build_problem_statement(benchmark_task, edition, run_limits, detect_hardware(), gpu)
     instructions = fill_prompt("tools", task=statement.strip(), steps=str(run_limits.steps))
+    settings = SampleSettings(
+        task=benchmark_task.load_name,
+        agent=AgentSpec(
+            agent=EXTERNAL_SOLVER if agent == INSPECT_REACT else agent, options=agent_options or {}
+        ),
+        runs=Path(runs).absolute(),
+        edition=edition,
+        instance=instance,
+        isolation=isolation,
+        gpu=gpu,
+        limits=limits,
+    )
     return InspectTask(
-        name=found.name.replace("-", "_"),
+        name=benchmark_task.name.replace("-", "_"),
         dataset=[
             Sample(
-                id=found.name,
+                id=benchmark_task.name,
                 input=[
                     ChatMessageSystem(content=instructions),
                     ChatMessageUser(content=fill_prompt("tools_begin")),
                 ],
-                metadata={"edition": edition, "metric": found.config.metric, "better": found.config.better},
+                metadata={"edition": edition, "metric": config.metric, "better": config.better},
             )
         ],
-        setup=open_run(
-            SampleSettings(found.load_name, who, place, edition, instance, isolation, gpu, limits)
-        ),
+        setup=open_run(settings),
         solver=inspect_react() if agent == INSPECT_REACT else benchmark_agent(agent, agent_options),
         scorer=verdict(),
         cleanup=_close_run,
-        version=found.hash[:16],
-        metadata={"title": found.config.title, "category": found.config.category},
+        version=benchmark_task.hash[:16],
+        metadata={"title": config.title, "category": config.category},
     )
 
 
 def _check_agent(agent: str, options: dict[str, Any], isolation: str) -> None:
-    kind = agents.load_agent_class(agent)
-    if kind.interactive:
-        raise UsageError(f"the agent {agent} needs a person at a terminal")
-    agents.instantiate_agent(kind, 0, options, isolation)
+    agent_class = agents.load_agent_class(agent)
+    if agent_class.interactive:
+        raise UsageError(f"The agent {agent} needs a person at a terminal.")
+    agents.instantiate_agent(agent_class, 0, options, isolation)
 
 
 async def _close_run(state: TaskState) -> None:
-    if attempt := SampleRun.active.get(state.uuid):
-        await attempt.close()
+    if run := SampleRun.active.get(state.uuid):
+        await run.close()
 
 
 TASK_PARAMETERS = list(signature(create_task).parameters.values())[1:]
 
 
 def _register_suite_task(name: str) -> Callable[..., InspectTask]:
-    def make(**told: Any) -> InspectTask:
-        return create_task(name, **told)
+    def create(**options: Any) -> InspectTask:
+        return create_task(name, **options)
 
-    make.__doc__ = f"The task {name} of MLAgentBench."
-    make.__signature__ = Signature(TASK_PARAMETERS)  # type: ignore[attr-defined]  # by which Inspect knows what can be told
-    return task(name=name.replace("-", "_"))(make)
+    create.__doc__ = f"The task {name} of MLAgentBench."
+    # Inspect reads the accepted options from the signature.
+    create.__signature__ = Signature(TASK_PARAMETERS)  # type: ignore[attr-defined]
+    return task(name=name.replace("-", "_"))(create)
 
 
-def _create_folder_task(task_folder: str, **told: Any) -> InspectTask:
-    """A task that is in a folder, and not in the suite."""
-    return create_task(task_folder, **told)
+def _create_folder_task(task_folder: str, **options: Any) -> InspectTask:
+    """A task in a folder, outside the suite."""
+    return create_task(task_folder, **options)
 
 
 _folder_parameter = Parameter("task_folder", Parameter.POSITIONAL_OR_KEYWORD, annotation=str)

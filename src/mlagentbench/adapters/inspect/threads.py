@@ -1,4 +1,4 @@
-"""Inspect is asynchronous and we are not: our work is done in threads, as many as there are samples."""
+"""Runs synchronous work in threads, since Inspect is asynchronous; every sample can have its own."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -9,5 +9,5 @@ ReturnT = TypeVar("ReturnT")
 
 
 async def run_in_thread(work: Callable[[], ReturnT]) -> ReturnT:
-    """Do it in a thread of its own, however many there are; who is cancelled meanwhile does not wait for it."""
+    """Run `work` in a new thread, without a limit on their number; cancelling does not wait for it."""
     return await to_thread.run_sync(work, abandon_on_cancel=True, limiter=CapacityLimiter(1))

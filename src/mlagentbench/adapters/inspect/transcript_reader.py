@@ -1,4 +1,4 @@
-"""What a solver of Inspect asks its model between two steps, taken down in the run's record."""
+"""Records the model calls that an Inspect solver makes between two steps."""
 
 import json
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ OTHER_ROLES: tuple[Role, ...] = ("fast", "edit")
 
 
 class TranscriptReader:
-    """Looks through a sample's transcript, each event once."""
+    """Reads a sample's transcript incrementally."""
 
     def __init__(self) -> None:
         self._events_read = 0
 
     def read_new_model_events(self) -> list[ModelEvent]:
-        """The answers of models since the last look."""
+        """Model events with output since the last call."""
         history = transcript().history
         events = history.events_from(self._events_read)
         self._events_read = history.event_count
@@ -30,7 +30,7 @@ class TranscriptReader:
 
 
 def record_model_calls(events: Sequence[ModelEvent], env: Environment) -> None:
-    """Write them into the record, and count what they cost."""
+    """Add the events to the run's record, and count their cost."""
     for event in events:
         role: Role = next((role for role in OTHER_ROLES if role == event.role), "main")
         reply, context = output_to_reply(event.output), CallContext(len(env.steps) + 1)

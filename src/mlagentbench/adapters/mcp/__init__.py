@@ -1,1 +1,1 @@
-"""A task behind the Model Context Protocol, so that any client of it becomes a contestant."""
+"""A task as a Model Context Protocol server, so that any MCP client can act as the agent."""

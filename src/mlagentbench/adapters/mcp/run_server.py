@@ -1,4 +1,4 @@
-"""What a client is offered of a run: actions as tools, the description and the files as resources, one prompt."""
+"""A run as an MCP server: actions as tools, the description and the files as resources, and one prompt."""
 
 import time
 from typing import Any
@@ -17,14 +17,15 @@ from mlagentbench.records import Call
 from mlagentbench.runner.session import Session
 
 DESCRIPTION_URI, FILE_URI_PREFIX = "task://description", "workspace:///"
-PROGRESS_INTERVAL_S = 1.0  # seconds between two words about a step that takes long
+PROGRESS_INTERVAL_S = 1.0
+PROMPT_NAME = "work"
 
 Context = ServerRequestContext[Any]
 PageParams = types.PaginatedRequestParams | None
 
 
 class RunServer:
-    """One run as an MCP server; of the score it never says anything."""
+    """One run as an MCP server. It never reveals the score."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -51,8 +52,8 @@ class RunServer:
             on_get_prompt=self.render_prompt,
         )
 
-    async def list_tools(self, context: Context, asked: PageParams) -> types.ListToolsResult:
-        """The actions."""
+    async def list_tools(self, context: Context, params: PageParams) -> types.ListToolsResult:
+        """List the actions as tools."""
         tools = [
             types.Tool(
                 name=tool.name,
@@ -67,83 +68,88 @@ class RunServer:
         ]
         return types.ListToolsResult(tools=tools)
 
-    async def call_tool(self, context: Context, asked: types.CallToolRequestParams) -> types.CallToolResult:
-        """One step; a tool that is not there or wrong arguments are steps too, as in any run."""
-        action = self.actions.get(asked.name)
-        call = Call(action=action.name if action else asked.name, args=asked.arguments or {})
-        told, failed = await self._run_step(context, call)
-        return types.CallToolResult(content=[types.TextContent(text=text) for text in told], is_error=failed)
+    async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+        """Take one step; unknown tools and invalid arguments count as steps too, as in any run."""
+        action = self.actions.get(params.name)
+        call = Call(action=action.name if action else params.name, args=params.arguments or {})
+        texts, failed = await self._run_step(context, call)
+        return types.CallToolResult(content=[types.TextContent(text=text) for text in texts], is_error=failed)
 
-    async def list_resources(self, context: Context, asked: PageParams) -> types.ListResourcesResult:
-        """The description, and the files that the task gives; later ones are reached by the template."""
+    async def list_resources(self, context: Context, params: PageParams) -> types.ListResourcesResult:
+        """List the description and the initial files; later files are reached through the template."""
         files = [
-            types.Resource(uri=FILE_URI_PREFIX + quote(path), name=path, description="costs a step")
+            types.Resource(
+                uri=FILE_URI_PREFIX + quote(path), name=path, description="Reading it costs a step."
+            )
             for path in self.initial_files
         ]
-        text = types.Resource(uri=DESCRIPTION_URI, name="description", mime_type="text/markdown")
-        return types.ListResourcesResult(resources=[text, *files])
+        description = types.Resource(uri=DESCRIPTION_URI, name="description", mime_type="text/markdown")
+        return types.ListResourcesResult(resources=[description, *files])
 
     async def list_resource_templates(
-        self, context: Context, asked: PageParams
+        self, context: Context, params: PageParams
     ) -> types.ListResourceTemplatesResult:
-        """Any file of the workspace."""
+        """List the template for any file in the workspace."""
         template = types.ResourceTemplate(
             uri_template=f"{FILE_URI_PREFIX}{{+path}}",
             name="file",
-            description="A file as it is now; reading it costs a step.",
+            description="The current content of a file. Reading it costs a step.",
         )
         return types.ListResourceTemplatesResult(resource_templates=[template])
 
     async def read_resource(
-        self, context: Context, asked: types.ReadResourceRequestParams
+        self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        """The description costs nothing; a file is read by a step, so that the record has all that was seen."""
-        if asked.uri == DESCRIPTION_URI:
+        """Read the description for free, or a file by a step, so that the record has all that was seen."""
+        if params.uri == DESCRIPTION_URI:
             text = self.session.env.problem_statement
-        elif asked.uri.startswith(FILE_URI_PREFIX):
-            path = unquote(asked.uri.removeprefix(FILE_URI_PREFIX))
-            told, failed = await self._run_step(context, Call(action="Read File", args={"file_name": path}))
-            text = told[0]
+        elif params.uri.startswith(FILE_URI_PREFIX):
+            path = unquote(params.uri.removeprefix(FILE_URI_PREFIX))
+            texts, failed = await self._run_step(context, Call(action="Read File", args={"file_name": path}))
+            text = texts[0]
             if failed:
                 raise MCPError(types.INVALID_PARAMS, text)
         else:
-            raise MCPError(types.INVALID_PARAMS, f"there is no resource {asked.uri}")
-        return types.ReadResourceResult(contents=[types.TextResourceContents(uri=asked.uri, text=text)])
+            raise MCPError(types.INVALID_PARAMS, f"No such resource: {params.uri}")
+        return types.ReadResourceResult(contents=[types.TextResourceContents(uri=params.uri, text=text)])
 
-    async def list_prompts(self, context: Context, asked: PageParams) -> types.ListPromptsResult:
-        """There is one."""
-        return types.ListPromptsResult(prompts=[types.Prompt(name="work", description="Work on the task.")])
+    async def list_prompts(self, context: Context, params: PageParams) -> types.ListPromptsResult:
+        """List the only prompt."""
+        prompt = types.Prompt(name=PROMPT_NAME, description="Work on the task.")
+        return types.ListPromptsResult(prompts=[prompt])
 
     async def render_prompt(
-        self, context: Context, asked: types.GetPromptRequestParams
+        self, context: Context, params: types.GetPromptRequestParams
     ) -> types.GetPromptResult:
-        """The task, and the rules of the work."""
-        if asked.name != "work":
-            raise MCPError(types.INVALID_PARAMS, f"there is no prompt {asked.name!r}; there is: work")
+        """Return the task and the rules."""
+        if params.name != PROMPT_NAME:
+            raise MCPError(
+                types.INVALID_PARAMS, f"No such prompt: {params.name!r}. Available: {PROMPT_NAME}."
+            )
         message = types.PromptMessage(role="user", content=types.TextContent(text=self.instructions))
         return types.GetPromptResult(messages=[message])
 
     async def _run_step(self, context: Context, call: Call) -> tuple[list[str], bool]:
-        """Steps wait for their turn; a client that goes away is not waited for."""
+        """Take a step in a thread, one at a time; if the client disconnects, do not wait for it."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._report_progress, context)
-            answer = await anyio.to_thread.run_sync(
+            result = await anyio.to_thread.run_sync(
                 self._take_step, call, abandon_on_cancel=True, limiter=self._step_limiter
             )
             tasks.cancel_scope.cancel()
-        return answer
+        return result
 
     async def _report_progress(self, context: Context) -> None:
-        """Tell a client that wants to know how a long step goes."""
-        began = time.monotonic()
+        """Report the progress of a long step to a client that asks for it."""
+        started = time.monotonic()
         while True:
             await anyio.sleep(PROGRESS_INTERVAL_S)
             output = self.session.env.context.output
             line = last_line(output.last_line) if output else "waiting"
-            await context.session.report_progress(time.monotonic() - began, message=line)
+            await context.session.report_progress(time.monotonic() - started, message=line)
 
     def _take_step(self, call: Call) -> tuple[list[str], bool]:
-        """Do it, and say what is left; the last step is answered when it is graded, lest a client leave before."""
+        """Take a step and report what is left; the last response waits until the run is graded."""
         try:
             step = self.session.step(call)
         except (BenchError, Stopped) as error:
@@ -153,5 +159,5 @@ class RunServer:
         ending = self.session.finish().ending
         return [
             step.observation,
-            f"[the run is over: {ending}; its score is for those who run the benchmark]",
+            f"[The run is over: {ending}. The score is shown only to the operator of the benchmark.]",
         ], step.failed

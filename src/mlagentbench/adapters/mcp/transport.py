@@ -1,4 +1,4 @@
-"""Serves a run over stdio or HTTP until it is over, or the client leaves, or somebody stops it."""
+"""Serves a run over stdio or HTTP until it is over, the client disconnects, or a stop is requested."""
 
 import socket
 from contextlib import AbstractContextManager
@@ -13,68 +13,71 @@ from mlagentbench.errors import UsageError
 from mlagentbench.runner.session import Session
 from mlagentbench.system.progress import ProgressCallback
 
-POLL_INTERVAL_S = 0.2  # seconds between two looks at the clock and for a wish to stop
-SHUTDOWN_GRACE_S = 3  # seconds that clients get to hear the last answers
+POLL_INTERVAL_S = 0.2  # for the time limit and for a stop request
+SHUTDOWN_GRACE_S = 3  # for clients to receive the last responses
 
 
-def serve_run(opening: AbstractContextManager[Session], port: int | None, say: ProgressCallback) -> Session:
-    """Hold the run while clients play; a client that leaves before the end leaves it to be resumed.
+def serve_run(
+    opening: AbstractContextManager[Session], port: int | None, progress: ProgressCallback
+) -> Session:
+    """Serve a run to clients; if they disconnect before the end, the run is suspended and can be resumed.
 
-    The server has a thread of its own, which may be stuck in reading from a client when all else is over.
+    The server runs in a background thread, which may still be blocked reading from a client at the end.
     """
     listener = _listen_on_loopback(port) if port is not None else None
-    with opening as played:
-        offering = RunServer(played)
-        web = _create_web_server(offering) if listener else None
-        serving = Thread(
+    with opening as session:
+        run_server = RunServer(session)
+        web = _create_web_server(run_server) if listener else None
+        thread = Thread(
             target=web.run if web else anyio.run,
-            args=([listener],) if web else (_serve_stdio, offering),
+            args=([listener],) if web else (_serve_stdio, run_server),
             daemon=True,
         )
-        where = (
+        address = (
             f"http://127.0.0.1:{listener.getsockname()[1]}/mcp" if listener else "standard input and output"
         )
-        say(f"serving {played.env.task.name} at {where}; the run is in {played.folder.path}")
-        serving.start()
+        progress(f"Serving {session.env.task.name} at {address}; run folder: {session.folder.path}")
+        thread.start()
         try:
-            _wait_until_over(played, serving, web)
+            _wait_until_over(session, thread, web)
         except BaseException:
-            played.suspend()
+            session.suspend()
             raise
-        if not played.result:
-            played.suspend()
-    return played
+        if not session.result:
+            session.suspend()
+    return session
 
 
-def _wait_until_over(played: Session, serving: Thread, web: uvicorn.Server | None) -> None:
-    """Until nobody is served any more; over stdio, a client may go on asking after the end."""
-    while serving.is_alive():
-        if not played.result:
-            played.env.stop_token.raise_if_requested()
-            if played.env.done or played.env.fault:
-                played.finish()
+def _wait_until_over(session: Session, thread: Thread, web: uvicorn.Server | None) -> None:
+    """Wait until the server ends; over stdio, a client may send requests after the end of the run."""
+    while thread.is_alive():
+        if not session.result:
+            session.env.stop_token.raise_if_requested()
+            if session.env.done or session.env.fault:
+                session.finish()
         elif web:
             web.should_exit = True
-        serving.join(POLL_INTERVAL_S)
-    if played.env.done:
-        played.finish()
+        thread.join(POLL_INTERVAL_S)
+    if session.env.done:
+        session.finish()
 
 
-async def _serve_stdio(offering: RunServer) -> None:
+async def _serve_stdio(run_server: RunServer) -> None:
     async with stdio_server() as (incoming, outgoing):
-        await offering.server.run(incoming, outgoing, offering.server.create_initialization_options())
+        options = run_server.server.create_initialization_options()
+        await run_server.server.run(incoming, outgoing, options)
 
 
-def _create_web_server(offering: RunServer) -> uvicorn.Server:
-    app = offering.server.streamable_http_app(session_idle_timeout=None)
+def _create_web_server(run_server: RunServer) -> uvicorn.Server:
+    app = run_server.server.streamable_http_app(session_idle_timeout=None)
     return uvicorn.Server(
         uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=SHUTDOWN_GRACE_S)
     )
 
 
 def _listen_on_loopback(port: int) -> socket.socket:
-    """Nobody but programs of this machine can connect: there is no password."""
+    """Listen on the loopback interface only, since there is no authentication."""
     try:
         return socket.create_server(("127.0.0.1", port))
     except OSError as error:
-        raise UsageError(f"cannot listen on port {port}: {error.strerror}") from error
+        raise UsageError(f"Cannot listen on port {port}: {error.strerror}") from error

@@ -90,7 +90,7 @@ class Command:
         assert self.child.stdout and self.child.stderr
         self.stdin_data, self.timed_out = memoryview(stdin_data), False
         self.tails = [
-            Tail(stream.fileno(), request["most"]) for stream in (self.child.stdout, self.child.stderr)
+            Tail(stream.fileno(), request["max_bytes"]) for stream in (self.child.stdout, self.child.stderr)
         ]
         for stream in filter(None, (self.child.stdin, self.child.stdout, self.child.stderr)):
             os.set_blocking(stream.fileno(), False)
@@ -209,15 +209,15 @@ def run_command(request: dict[str, Any], body: bytes) -> Response:
         raise
     except OSError as error:
         message = f"{error.filename}: {error.strerror}\n".encode()
-        return {"code": 127, "late": False, "sizes": [0, len(message)]}, message
+        return {"exit_code": 127, "timed_out": False, "sizes": [0, len(message)]}, message
     try:
         if request["id"] in _cancelled:
             command.kill()
-        code = command.finish(request["seconds"])
+        code = command.finish(request["timeout_s"])
     finally:
         del _running[request["id"]]
     out, err = (tail.content for tail in command.tails)
-    return {"code": code, "late": command.timed_out, "sizes": [len(out), len(err)]}, out + err
+    return {"exit_code": code, "timed_out": command.timed_out, "sizes": [len(out), len(err)]}, out + err
 
 
 def read_file(request: dict[str, Any], body: bytes) -> Response:
@@ -226,8 +226,8 @@ def read_file(request: dict[str, Any], body: bytes) -> Response:
     with os.fdopen(fd, "rb") as file:
         if stat.S_ISDIR(os.fstat(fd).st_mode):
             raise IsADirectoryError(21, os.strerror(21), request["path"])
-        content = file.read(request["most"] + 1) or b""
-    return ({"long": True}, b"") if len(content) > request["most"] else ({"long": False}, content)
+        content = file.read(request["max_bytes"] + 1) or b""
+    return ({"too_large": True}, b"") if len(content) > request["max_bytes"] else ({"too_large": False}, content)
 
 
 def write_file(request: dict[str, Any], body: bytes) -> Response:
@@ -251,7 +251,7 @@ def main() -> None:
 
     def serve(request: dict[str, Any], body: bytes) -> None:
         try:
-            head, reply = HANDLERS[request["do"]](request, body)
+            head, reply = HANDLERS[request["operation"]](request, body)
         except OSError as error:
             head, reply = {"errno": error.errno, "path": error.filename or request.get("path", "")}, b""
         with send_lock:
@@ -261,7 +261,7 @@ def main() -> None:
     stream = channel.makefile("rb")
     while message := read_message(stream):
         request, body = message
-        if request["do"] == "end":
+        if request["operation"] == "cancel":
             _cancelled.add(request["id"])
             if command := _running.get(request["id"]):
                 command.kill()
