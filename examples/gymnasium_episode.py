@@ -5,17 +5,17 @@ import sys
 
 import gymnasium
 
-import mlagentbench.adapters.gym  # noqa: F401 - makes the environments known
+import mlagentbench.adapters.gym  # noqa: F401 - registers the environments
 from mlagentbench import UsageError
 
 
 def call(action: str, **args: str) -> str:
-    """An action as the environment reads it."""
+    """Encode an action for the environment."""
     return json.dumps({"action": action, "args": args})
 
 
 def main(task: str) -> None:
-    """Run the starter as it is, and submit."""
+    """Run the starter unchanged, and submit."""
     env: gymnasium.Env[str, str] = gymnasium.make("mlagentbench/task-v0", task=task)
     observation, info = env.reset(seed=0)
     print(observation)

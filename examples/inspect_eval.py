@@ -1,4 +1,4 @@
-"""Evaluates a model on house-price with Inspect and prints what came of it: python examples/inspect_eval.py MODEL"""
+"""Evaluates a model on house-price with Inspect: python examples/inspect_eval.py MODEL"""
 
 import sys
 
@@ -9,13 +9,13 @@ from mlagentbench.adapters.inspect.tasks import suite_tasks
 
 
 def main() -> None:
-    """Three repetitions, each with a seed of its own."""
+    """Run three epochs, each with its own seed."""
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     house_price = suite_tasks["house-price"](agent="react", steps=30)
     try:
         (log,) = eval(house_price, model=sys.argv[1], epochs=3, display="plain")
-    except (PrerequisiteError, ValueError) as error:  # which it has for a name that it does not know
+    except (PrerequisiteError, ValueError) as error:  # raised for an unknown model
         sys.exit(str(error))
     for sample in log.samples or []:
         verdict = (

@@ -1,4 +1,4 @@
-"""An Inspect task of your own in our sandbox: inspect eval examples/inspect_sandbox.py --model openai/gpt-5"""
+"""An Inspect task in the bwrap sandbox: inspect eval examples/inspect_sandbox.py --model openai/gpt-5"""
 
 from inspect_ai import Task, task
 from inspect_ai.agent import react
@@ -12,11 +12,11 @@ from mlagentbench.adapters.inspect.sandbox import BwrapConfig
 
 @task
 def count_words() -> Task:
-    """No Docker: commands run under bubblewrap, without network, with the packages of a runtime."""
+    """Commands run under bubblewrap instead of Docker, without network, with the packages of a runtime."""
     return Task(
         dataset=[
             Sample(
-                input="How many lines of words.txt begin with b? Answer with the number alone.",
+                input="How many lines of words.txt start with b? Answer with the number alone.",
                 target="2",
                 files={"words.txt": "bare\nanchor\nbone\nstone\n"},
             )

@@ -1,4 +1,4 @@
-"""A contestant over the Model Context Protocol: pip install 'mlagentbench[mcp]'."""
+"""An agent that connects over the Model Context Protocol: pip install 'mlagentbench[mcp]'."""
 
 import asyncio
 import os
@@ -10,7 +10,7 @@ from mlagentbench import UsageError, load_task
 
 
 async def main(*args: str) -> None:
-    """Start the server, look at what it offers, run the starter, submit."""
+    """Start the server, list its tools, run the starter, and submit."""
     server = StdioServerParameters(
         command=sys.executable, args=["-m", "mlagentbench", "mcp", *args], env=dict(os.environ)
     )
@@ -21,14 +21,14 @@ async def main(*args: str) -> None:
             ("execute_script", {"script_name": "train.py"}),
             ("final_answer", {"final_answer": "the starter"}),
         ):
-            answer = await client.call_tool(name, arguments)
-            print(*(part.text for part in answer.content if part.type == "text"), sep="\n")
+            result = await client.call_tool(name, arguments)
+            print(*(part.text for part in result.content if part.type == "text"), sep="\n")
 
 
 if __name__ == "__main__":
-    words = sys.argv[1:] or ["house-price"]
+    args = sys.argv[1:] or ["house-price"]
     try:
-        load_task(words[0])
+        load_task(args[0])
     except UsageError as error:
         sys.exit(str(error))
-    asyncio.run(main(*words))
+    asyncio.run(main(*args))

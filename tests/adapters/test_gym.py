@@ -28,18 +28,18 @@ def write(name: str, content: str) -> str:
 
 
 @pytest.fixture
-def world(toy: Path, tmp_path: Path) -> Iterator[Env]:
+def toy_env(toy: Path, tmp_path: Path) -> Iterator[Env]:
     env = gymnasium.make("mlagentbench/task-v0", task=str(toy), out=tmp_path)
     yield env
     env.close()
 
 
-def limited(toy: Path, place: Path, **limits: Any) -> ResearchEnv:
-    return ResearchEnv(str(toy), out=place, limits=limits)
+def create_env(toy: Path, out: Path, **limits: Any) -> ResearchEnv:
+    return ResearchEnv(str(toy), out=out, limits=limits)
 
 
-def test_gymnasiums_checker_passes_for_the_toy_task(world: Env) -> None:
-    check_env(world.unwrapped)
+def test_gymnasiums_checker_passes_for_the_toy_task(toy_env: Env) -> None:
+    check_env(toy_env.unwrapped)
 
 
 def test_gymnasiums_checker_passes_for_house_price(tmp_path: Path) -> None:
@@ -53,28 +53,28 @@ def test_gymnasiums_checker_passes_for_house_price(tmp_path: Path) -> None:
 def test_every_task_has_an_id_that_works_without_an_import() -> None:
     name = "mlagentbench.adapters.gym:mlagentbench/house-price-v0"
     code = f"import gymnasium; print(gymnasium.make({name!r}).unwrapped.setup)"
-    made = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=60
     )
-    assert made.returncode == 0 and "edition='open'" in made.stdout, made.stderr
+    assert done.returncode == 0 and "edition='open'" in done.stdout, done.stderr
     assert {"mlagentbench/house-price-v0", "mlagentbench/BabyLM-v0"} <= gymnasium.registry.keys()
 
 
-def test_an_episode_is_a_run_with_the_reward_at_its_end(world: Env, setup: Setup) -> None:
-    observation, info = world.reset(seed=5)
+def test_an_episode_is_a_run_with_the_reward_at_its_end(toy_env: Env, setup: Setup) -> None:
+    observation, info = toy_env.reset(seed=5)
     assert (
         "the id itself" in observation
         and "Action: Write File" in observation
         and "you have 20 steps" in observation
     )
     assert info["step"] == 0
-    observation, reward, terminated, truncated, info = world.step(EXECUTE)
+    observation, reward, terminated, truncated, info = toy_env.step(EXECUTE)
     assert "validation mean absolute error: 5.0" in observation
     assert (reward, terminated, truncated, info["step"], info["steps_left"]) == (0.0, False, False, 1, 19)
-    _, reward, terminated, truncated, info = world.step(write("submission.csv", PERFECT))
+    _, reward, terminated, truncated, info = toy_env.step(write("submission.csv", PERFECT))
     assert (reward, terminated, truncated) == (0.0, False, False)
     assert not {"score", "improvement", "success", "valid"} & info.keys()
-    _, reward, terminated, truncated, info = world.step(SUBMIT)
+    _, reward, terminated, truncated, info = toy_env.step(SUBMIT)
     assert (reward, terminated, truncated) == (1.0, True, False)
     assert (info["score"], info["success"], info["ending"]) == (0.0, True, "submitted")
     folder = RunFolder(Path(info["folder"]))
@@ -82,13 +82,13 @@ def test_an_episode_is_a_run_with_the_reward_at_its_end(world: Env, setup: Setup
     assert folder.steps()[0].call.thought == "how good is it?"
     assert [check.what for check in verify_run(folder, setup) if not check.holds] == []
     with pytest.raises(gymnasium.error.ResetNeeded):
-        world.step(EXECUTE)
-    _, info = world.reset()
+        toy_env.step(EXECUTE)
+    _, info = toy_env.reset()
     assert info["folder"] != str(folder.path)
 
 
 def test_the_last_step_truncates_and_is_graded(toy: Path, tmp_path: Path) -> None:
-    env = limited(toy, tmp_path, steps=2)
+    env = create_env(toy, tmp_path, steps=2)
     env.reset()
     assert env.step(EXECUTE)[1:4] == (0.0, False, False)
     _, reward, terminated, truncated, info = env.step(write("submission.csv", PERFECT))
@@ -97,7 +97,7 @@ def test_the_last_step_truncates_and_is_graded(toy: Path, tmp_path: Path) -> Non
 
 
 def test_the_time_limit_truncates_even_without_a_step(toy: Path, tmp_path: Path) -> None:
-    env = limited(toy, tmp_path, hours=1e-9)
+    env = create_env(toy, tmp_path, hours=1e-9)
     env.reset()
     observation, reward, terminated, truncated, info = env.step(EXECUTE)
     assert (observation, reward, terminated, truncated) == ("The run is over.", 0.0, False, True)
@@ -105,9 +105,9 @@ def test_the_time_limit_truncates_even_without_a_step(toy: Path, tmp_path: Path)
     env.close()
 
 
-def test_an_invalid_submission_is_marked_as_not_valid(world: Env) -> None:
-    world.reset()
-    _, reward, terminated, _, info = world.step(SUBMIT)
+def test_an_invalid_submission_is_marked_as_not_valid(toy_env: Env) -> None:
+    toy_env.reset()
+    _, reward, terminated, _, info = toy_env.step(SUBMIT)
     assert (reward, terminated, info["valid"], info["score"]) == (0.0, True, False, None)
     assert info["note"] == "submission.csv is missing"
 
@@ -125,18 +125,18 @@ def test_an_invalid_submission_is_marked_as_not_valid(world: Env) -> None:
         "x" * (MAX_TEXT_CHARS + 1),
     ],
 )
-def test_an_unreadable_action_is_a_failed_step(world: Env, action: str) -> None:
-    world.reset()
-    observation, reward, terminated, truncated, info = world.step(action)
-    assert observation.startswith("Error: there is no action") and "Execute Script" in observation
+def test_an_unreadable_action_is_a_failed_step(toy_env: Env, action: str) -> None:
+    toy_env.reset()
+    observation, reward, terminated, truncated, info = toy_env.step(action)
+    assert observation.startswith("Error: No such action: ") and "Execute Script" in observation
     assert (reward, terminated, truncated, info["step"], info["failed"]) == (0.0, False, False, 1, True)
 
 
-def test_characters_outside_the_space_are_escaped(world: Env) -> None:
-    world.reset()
-    world.step(write("note.txt", "naïve → \x1b[31m\x00\r1"))
-    observation, _, _, _, info = world.step('{"action": "Read File", "args": {"file_name": "note.txt"}}')
-    assert observation in world.observation_space and info["text"] == "naïve → \x1b[31m\x00\r1"
+def test_characters_outside_the_space_are_escaped(toy_env: Env) -> None:
+    toy_env.reset()
+    toy_env.step(write("note.txt", "naïve → \x1b[31m\x00\r1"))
+    observation, _, _, _, info = toy_env.step('{"action": "Read File", "args": {"file_name": "note.txt"}}')
+    assert observation in toy_env.observation_space and info["text"] == "naïve → \x1b[31m\x00\r1"
     assert observation == r"na\xefve \u2192 \x1b[31m\x00\r1"
 
 
@@ -146,18 +146,18 @@ def test_the_middle_of_too_long_an_observation_is_cut(variant: Callable[..., Pat
     observation, info = env.reset()
     assert observation in env.observation_space and len(info["text"]) > MAX_TEXT_CHARS
     assert observation.startswith(r"Begin. \xe9") and observation.endswith(info["text"][-100:])
-    assert "characters left out ...]" in observation
+    assert "characters omitted ...]" in observation
     env.close()
 
 
-def test_a_suspended_run_can_be_resumed(world: Env, toy: Path, tmp_path: Path) -> None:
-    _, info = world.reset(seed=1)
-    world.step(write("note.txt", "here"))
-    world.close()
-    world.close()  # twice does no harm
+def test_a_suspended_run_can_be_resumed(toy_env: Env, toy: Path, tmp_path: Path) -> None:
+    _, info = toy_env.reset(seed=1)
+    toy_env.step(write("note.txt", "here"))
+    toy_env.close()
+    toy_env.close()  # twice does no harm
     left = RunFolder(Path(info["folder"]))
     assert left.result is None
-    again = limited(toy, tmp_path)
+    again = create_env(toy, tmp_path)
     observation, resumed = again.reset(options={"resume": left.path})
     assert (resumed["step"], resumed["folder"]) == (1, info["folder"])
     assert observation.endswith("File note.txt written.")
@@ -168,10 +168,10 @@ def test_a_suspended_run_can_be_resumed(world: Env, toy: Path, tmp_path: Path) -
     again.close()
 
 
-def test_seeds_of_later_episodes_follow_from_the_last_seed_given(world: Env) -> None:
+def test_seeds_of_later_episodes_follow_from_the_last_seed_given(toy_env: Env) -> None:
     def seeds() -> list[int]:
-        first = world.reset(seed=7)[1]["folder"]
-        return [RunFolder(Path(place)).spec.seed for place in (first, world.reset()[1]["folder"])]
+        first = toy_env.reset(seed=7)[1]["folder"]
+        return [RunFolder(Path(place)).spec.seed for place in (first, toy_env.reset()[1]["folder"])]
 
     assert seeds() == seeds()
 
@@ -194,11 +194,11 @@ def test_several_environments_run_in_separate_processes(toy: Path, tmp_path: Pat
     several.close()
 
 
-def test_a_fault_is_raised_and_is_not_a_reward(world: Env) -> None:
-    _, info = world.reset()
+def test_a_fault_is_raised_and_is_not_a_reward(toy_env: Env) -> None:
+    _, info = toy_env.reset()
     (Path(info["folder"]) / "trace.jsonl").mkdir()
     with pytest.raises(Fault):
-        world.step(EXECUTE)
+        toy_env.step(EXECUTE)
     result = RunFolder(Path(info["folder"])).result
     assert result and result.ending == "fault"
 

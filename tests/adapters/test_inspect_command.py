@@ -1,4 +1,4 @@
-"""What a person has after pip install: inspect eval mlagentbench/…"""
+"""What works after pip install: inspect eval mlagentbench/…"""
 
 import json
 import os
@@ -25,7 +25,8 @@ class Script(ModelAPI):
 
     async def generate(self, input, tools, tool_choice, config):
         done = sum(message.role == "tool" for message in input)
-        name, args = [("execute_script", {"script_name": "train.py"}), ("final_answer", {"final_answer": "x"})][done]
+        calls = [("execute_script", {"script_name": "train.py"}), ("final_answer", {"final_answer": "x"})]
+        name, args = calls[done]
         output = ModelOutput.for_tool_call("script", name, args)
         output.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)
         return output
@@ -34,7 +35,7 @@ class Script(ModelAPI):
 
 @pytest.fixture
 def installed(tmp_path):
-    """An environment in which the package's entry points are those of pyproject.toml, and a model has one, too."""
+    """An environment with the entry points of pyproject.toml, and one for a model."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     groups = [*project["entry-points"].items(), ("inspect_ai", {"script": "script_model"})]
     for name, (group, points) in zip(("mlagentbench", "script"), groups, strict=True):
@@ -53,14 +54,14 @@ def installed(tmp_path):
     return {**os.environ, "PYTHONPATH": f"{tmp_path / 'site'}:{source}", "INSPECT_DISPLAY": "plain"}
 
 
-def inspect(*words, env, cwd):
+def inspect(*args, env, cwd):
     program = shutil.which("inspect", path=str(Path(sys.executable).parent))
-    return subprocess.run([program, *words], env=env, cwd=cwd, capture_output=True, text=True, check=False)
+    return subprocess.run([program, *args], env=env, cwd=cwd, capture_output=True, text=True, check=False)
 
 
 def test_inspect_eval_finds_house_price_by_name(installed, tmp_path):
-    words = ["eval", "mlagentbench/house_price", "--model", "script/model", "-T", "steps=3"]
-    done = inspect(*words, env=installed, cwd=tmp_path)
+    args = ["eval", "mlagentbench/house_price", "--model", "script/model", "-T", "steps=3"]
+    done = inspect(*args, env=installed, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     (run,) = (tmp_path / "runs" / "inspect").iterdir()
     result = RunFolder(run).result
@@ -84,10 +85,10 @@ def test_every_task_has_a_name_without_dashes(installed, tmp_path):
 
 
 def test_a_mistyped_edition_is_one_line(installed, tmp_path):
-    words = ["eval", "mlagentbench/house_price", "--model", "script/model", "-T", "edition=shut"]
-    done = inspect(*words, env=installed, cwd=tmp_path)
+    args = ["eval", "mlagentbench/house_price", "--model", "script/model", "-T", "edition=shut"]
+    done = inspect(*args, env=installed, cwd=tmp_path)
     assert done.returncode != 0
-    assert "task house-price has no edition 'shut'; there are: open, paper" in " ".join(done.stdout.split())
+    assert "Task house-price has no edition 'shut'. Available: open, paper." in " ".join(done.stdout.split())
     assert "Traceback" not in done.stdout + done.stderr
 
 

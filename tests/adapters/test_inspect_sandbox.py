@@ -1,4 +1,4 @@
-"""The sandbox provider: what Inspect's own checks do not ask."""
+"""The sandbox provider, beyond what Inspect's own checks cover."""
 
 import secrets
 from collections.abc import AsyncIterator
@@ -23,13 +23,13 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 async def sandbox() -> AsyncIterator[BubblewrapSandbox]:
-    made = await BubblewrapSandbox.sample_init("test", SMALL, {})
-    yield made["default"].as_type(BubblewrapSandbox)
-    await BubblewrapSandbox.sample_cleanup("test", SMALL, made, False)
+    environments = await BubblewrapSandbox.sample_init("test", SMALL, {})
+    yield environments["default"].as_type(BubblewrapSandbox)
+    await BubblewrapSandbox.sample_cleanup("test", SMALL, environments, False)
 
 
-def alive(mark: str) -> bool:
-    """Whether any process of this machine has `mark` in its command line."""
+def is_running(mark: str) -> bool:
+    """Whether any process on this machine has `mark` in its command line."""
     found = False
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -39,37 +39,37 @@ def alive(mark: str) -> bool:
     return found
 
 
-def number() -> str:
-    """Seconds to sleep that nobody else sleeps."""
+def unique_seconds() -> str:
+    """A number of seconds to sleep that no other process uses."""
     return str(10**6 + secrets.randbelow(10**6))
 
 
 async def test_a_timeout_kills_the_whole_process_tree_even_daemons_and_keeps_the_output(sandbox):
-    mark = number()
+    mark = unique_seconds()
     hidden = f"setsid env -i sh -c 'sleep {mark} & sleep {mark} & sleep {mark}' &"
     with pytest.raises(TimeoutError) as caught:
         await sandbox.exec(["sh", "-c", f"echo first; {hidden} echo second >&2; sleep {mark}"], timeout=1)
     assert caught.value.truncated_output == "first\nsecond\n"
-    assert not alive(mark)
+    assert not is_running(mark)
 
 
 async def test_a_cancelled_command_leaves_nothing_running(sandbox, until):
-    mark = number()
+    mark = unique_seconds()
     with anyio.move_on_after(0.5):
         await sandbox.exec(["sh", "-c", f"sleep {mark} & sleep {mark}"])
-    until(lambda: not alive(mark))
+    until(lambda: not is_running(mark))
     assert (await sandbox.exec(["echo", "still here"])).stdout == "still here\n"
 
 
 async def test_background_processes_run_until_the_sample_is_over():
-    mark = number()
-    made = await BubblewrapSandbox.sample_init("test", SMALL, {})
-    sandbox = made["default"]
-    begun = await sandbox.exec(["sh", "-c", f"sleep {mark} & echo $!"], timeout=5)
-    assert (await sandbox.exec(["sh", "-c", f"kill -0 {begun.stdout}"])).success
-    assert alive(mark)
-    await BubblewrapSandbox.sample_cleanup("test", SMALL, made, False)
-    assert not alive(mark)
+    mark = unique_seconds()
+    environments = await BubblewrapSandbox.sample_init("test", SMALL, {})
+    sandbox = environments["default"]
+    started = await sandbox.exec(["sh", "-c", f"sleep {mark} & echo $!"], timeout=5)
+    assert (await sandbox.exec(["sh", "-c", f"kill -0 {started.stdout}"])).success
+    assert is_running(mark)
+    await BubblewrapSandbox.sample_cleanup("test", SMALL, environments, False)
+    assert not is_running(mark)
 
 
 async def test_no_command_can_kill_the_sandbox(sandbox):
@@ -98,7 +98,7 @@ async def test_the_host_is_invisible_and_there_is_no_network(sandbox, tmp_path):
 
 
 async def test_sandboxes_are_isolated_from_each_other_and_run_in_parallel(sandbox):
-    made = await BubblewrapSandbox.sample_init("test", SMALL, {})
+    environments = await BubblewrapSandbox.sample_init("test", SMALL, {})
     wait = "touch here; echo $(date +%s.%N); sleep 1; echo $(date +%s.%N); ls -A /workspace /tmp; rm here"
     results = []
 
@@ -109,16 +109,16 @@ async def test_sandboxes_are_isolated_from_each_other_and_run_in_parallel(sandbo
     async with anyio.create_task_group() as group:
         group.start_soon(work, sandbox, "a.txt")
         group.start_soon(work, made["default"].as_type(BubblewrapSandbox), "b.txt")
-    await BubblewrapSandbox.sample_cleanup("test", SMALL, made, False)
+    await BubblewrapSandbox.sample_cleanup("test", SMALL, environments, False)
     times = [[float(word) for word in result.stdout.split()[:2]] for result in results]
     assert max(begun for begun, _ in times) < min(ended for _, ended in times)
     assert all(("a.txt" in result.stdout) != ("b.txt" in result.stdout) for result in results)
 
 
 async def test_a_closed_sandbox_raises_unavailable():
-    made = await BubblewrapSandbox.sample_init("test", SMALL, {})
+    environments = await BubblewrapSandbox.sample_init("test", SMALL, {})
     await made["default"].exec(["true"])
-    await BubblewrapSandbox.sample_cleanup("test", SMALL, made, False)
+    await BubblewrapSandbox.sample_cleanup("test", SMALL, environments, False)
     with pytest.raises(SandboxUnavailableError):
         await made["default"].exec(["true"])
 

@@ -168,8 +168,8 @@ def test_invalid_arguments_are_failed_steps_with_a_reason(toy: Path, tmp_path: P
                 {"script_name": "train.py", "start_line_number": "x"},
                 "start_line_number",
             ),
-            ("read_file", {"file_name": "train.py", "mode": "r"}, "mode is not an argument of it"),
-            ("dance", {}, "there is no action 'dance'"),
+            ("read_file", {"file_name": "train.py", "mode": "r"}, "mode is not an argument of this action"),
+            ("dance", {}, "No such action: 'dance'"),
         ):
             answer = await client.call_tool(name, args)
             assert answer.is_error and reason in texts(answer)[0]
@@ -212,7 +212,7 @@ def test_a_run_can_be_resumed_after_its_client_disconnected(toy: Path, tmp_path:
     over_stdio(log, start, toy, "--out", run)
     assert RunFolder(run).result is None
     assert log.read_text().endswith(
-        f"mlagentbench: left before the end; go on with: mlagentbench mcp --resume {run}\n"
+        f"mlagentbench: the client left before the end; continue with: mlagentbench mcp --resume {run}\n"
     )
     done = cli("resume", run)
     assert (done.returncode, "taken by another program (mcp)" in done.stderr) == (2, True)
@@ -241,7 +241,7 @@ def test_a_disconnect_during_a_script_terminates_it(toy: Path, tmp_path: Path, u
         task.cancel()
 
     over_stdio(log, play, toy, "--out", run)
-    until(lambda: "go on with" in log.read_text())
+    until(lambda: "continue with" in log.read_text())
     assert len(RunFolder(run).steps()) == 1 and RunFolder(run).result is None
     processes = subprocess.run(["ps", "ax", "-o", "args"], capture_output=True, text=True, check=True).stdout
     assert mark not in processes.replace(str(tmp_path), "")
@@ -284,14 +284,14 @@ def test_stop_ends_a_waiting_server_and_the_run_can_be_resumed(toy: Path, tmp_pa
             assert cli("stop", run).stdout == f"stopped: {run}\n"
             server.wait(20)
             assert server.returncode == 130
-            assert server.stderr.read().endswith(f"go on with: mlagentbench mcp --resume {run}\n")
+            assert server.stderr.read().endswith(f"continue with: mlagentbench mcp --resume {run}\n")
 
 
 def test_a_fault_voids_the_run_and_is_reported(toy: Path, tmp_path: Path) -> None:
     async def play(client: Client) -> None:
         (tmp_path / "run" / "trace.jsonl").mkdir()
         answer = await client.call_tool("list_files", {})
-        assert answer.is_error and "cannot write" in texts(answer)[0]
+        assert answer.is_error and "Cannot write" in texts(answer)[0]
 
     with over_http(toy, "--out", tmp_path / "run", "--json") as (server, address):
         connect(address, play)
@@ -310,9 +310,9 @@ def test_requests_from_other_web_sites_are_rejected(toy: Path, tmp_path: Path) -
 
 def test_usage_errors_are_one_line(toy: Path, tmp_path: Path, cli: Cli) -> None:
     for args, reason in (
-        ((), "name a task, or a run"),
+        ((), "Name a task or a run to resume"),
         (("--resume", tmp_path), "is not a run"),
-        ((toy, "--name", "tuner"), "is the name of an agent of ours"),
+        ((toy, "--name", "tuner"), "is the name of an agent"),
     ):
         done = cli("mcp", *args)
         assert done.returncode == 2 and reason in done.stderr and len(done.stderr.splitlines()) == 1, (
@@ -330,5 +330,5 @@ def test_without_the_package_one_line_shows_the_install_command(toy: Path, tmp_p
     done = cli("mcp", toy, env={**os.environ, "PYTHONPATH": paths})
     assert (done.returncode, done.stderr) == (
         2,
-        "mlagentbench: mcp is not installed: pip install 'mlagentbench[mcp]'\n",
+        "mlagentbench: mcp is not installed. Install it: pip install 'mlagentbench[mcp]'\n",
     )
