@@ -186,7 +186,7 @@ def test_the_notebook_renders_a_run(toy: Path, tmp_path: Path, monkeypatch: pyte
     result = run(str(toy), Thorough, out=tmp_path / "run")
     monkeypatch.setenv("RUN", result.folder)
     shown = executed(EXAMPLES / "look_at_a_run.ipynb")
-    assert "no success: not 10 % better than the starter" in shown[1]
+    assert "no success: not 10% better than the starter" in shown[1]
     assert "Execute Script train.py" in shown[2] and "5.00</div>" in shown[3]
 
 

@@ -108,19 +108,19 @@ async def test_sandboxes_are_isolated_from_each_other_and_run_in_parallel(sandbo
 
     async with anyio.create_task_group() as group:
         group.start_soon(work, sandbox, "a.txt")
-        group.start_soon(work, made["default"].as_type(BubblewrapSandbox), "b.txt")
+        group.start_soon(work, environments["default"].as_type(BubblewrapSandbox), "b.txt")
     await BubblewrapSandbox.sample_cleanup("test", SMALL, environments, False)
     times = [[float(word) for word in result.stdout.split()[:2]] for result in results]
-    assert max(begun for begun, _ in times) < min(ended for _, ended in times)
+    assert max(start for start, _ in times) < min(end for _, end in times)
     assert all(("a.txt" in result.stdout) != ("b.txt" in result.stdout) for result in results)
 
 
 async def test_a_closed_sandbox_raises_unavailable():
     environments = await BubblewrapSandbox.sample_init("test", SMALL, {})
-    await made["default"].exec(["true"])
+    await environments["default"].exec(["true"])
     await BubblewrapSandbox.sample_cleanup("test", SMALL, environments, False)
     with pytest.raises(SandboxUnavailableError):
-        await made["default"].exec(["true"])
+        await environments["default"].exec(["true"])
 
 
 def test_inspect_finds_the_sandbox_by_name_and_reads_its_toml_file(tmp_path):

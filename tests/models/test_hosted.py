@@ -456,7 +456,7 @@ def test_ctrl_c_interrupts_a_stalled_call_and_the_run_can_be_resumed(
     until(lambda: server.requests or child.poll() is not None)
     os.kill(child.pid, signal.SIGINT)
     _, stderr = child.communicate(timeout=20)
-    assert child.returncode == 130 and "go on with: mlagentbench resume" in stderr
+    assert child.returncode == 130 and "continue with: mlagentbench resume" in stderr
     assert "Traceback" not in stderr
 
 
