@@ -227,7 +227,9 @@ def read_file(request: dict[str, Any], body: bytes) -> Response:
         if stat.S_ISDIR(os.fstat(fd).st_mode):
             raise IsADirectoryError(21, os.strerror(21), request["path"])
         content = file.read(request["max_bytes"] + 1) or b""
-    return ({"too_large": True}, b"") if len(content) > request["max_bytes"] else ({"too_large": False}, content)
+    return (
+        ({"too_large": True}, b"") if len(content) > request["max_bytes"] else ({"too_large": False}, content)
+    )
 
 
 def write_file(request: dict[str, Any], body: bytes) -> Response:
