@@ -89,7 +89,7 @@ def test_every_task_with_tables_has_a_twin_and_the_others_a_documented_reason() 
     public = {name: prepare_data(Task.load(name), "open", ignore_progress).files for name in TASKS}
     assert set(TWINS) == {name for name, files in public.items() if "test.csv" in files}
     reasons = (
-        CONTAMINATION_PAGE.read_text().partition("## Which tasks have none, and why")[2].partition("\n## ")[0]
+        CONTAMINATION_PAGE.read_text().partition("## Tasks without a twin")[2].partition("\n## ")[0]
     )
     assert {name for name in TABLES if name in reasons} == set(TABLES) - set(TWINS)
     assert all(name in reasons for name in set(TASKS) - set(TABLES))
