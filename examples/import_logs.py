@@ -14,7 +14,7 @@ def main() -> None:
     if len(sys.argv) != 3:
         sys.exit(__doc__)
     try:
-        results = import_logs([Path(sys.argv[1])], Path(sys.argv[2]), say=ignore_progress)
+        results = import_logs([Path(sys.argv[1])], Path(sys.argv[2]), progress=ignore_progress)
     except UsageError as error:
         sys.exit(str(error))
     for result in results:

@@ -1,11 +1,11 @@
-"""Writes log folders as the original MLAgentBench leaves them."""
+"""Writes log folders like the original MLAgentBench."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 START = 1_690_000_000.0
-TOLD = {
+OPTIONS = {
     "task": "house-price",
     "log_dir": "logs",
     "work_dir": "./workspace",
@@ -57,8 +57,8 @@ STEPS = [
 ]
 
 
-def said(number: int, name: str, args: Any) -> dict[str, str]:
-    """The entries of a reply, as the original parses them: each with the line break that ends it."""
+def reply_entries(number: int, name: str, args: Any) -> dict[str, str]:
+    """The entries of a reply, as the original parses them: logged with the line break that ends it."""
     return {
         "Reflection": f" reflection {number}\n",
         "Research Plan and Status": f" plan {number}\n",
@@ -69,33 +69,36 @@ def said(number: int, name: str, args: Any) -> dict[str, str]:
     }
 
 
-def state(steps: list[dict[str, Any]], told: dict[str, Any]) -> str:
+def state(steps: list[dict[str, Any]], options: dict[str, Any]) -> str:
     """agent_N_M.json."""
     history = [
         {
             "step_idx": n + 1,
-            "action": said(n, each["action"]["name"], each["action"]["args"]),
+            "action": reply_entries(n, logged["action"]["name"], logged["action"]["args"]),
             "observation": "seen",
         }
-        for n, each in enumerate(steps)
+        for n, logged in enumerate(steps)
     ]
-    return json.dumps({"args": told, "valid_format_entires": ["Action"], "history_steps": history}, indent=4)
+    return json.dumps(
+        {"args": options, "valid_format_entires": ["Action"], "history_steps": history}, indent=4
+    )
 
 
 def main_log(steps: list[dict[str, Any]]) -> str:
     blocks = []
-    for n, each in enumerate(steps):
+    for n, logged in enumerate(steps):
         entries = "".join(
-            f"{k}:{v}" for k, v in said(n, each["action"]["name"], each["action"]["args"]).items()
+            f"{k}:{v}"
+            for k, v in reply_entries(n, logged["action"]["name"], logged["action"]["args"]).items()
         )
         blocks.append(
-            f"Step {n}:\n\n\nAssistant:\n{entries}\nObservation:\n\n```\n{each['observation']}\n```\n\n"
+            f"Step {n}:\n\n\nAssistant:\n{entries}\nObservation:\n\n```\n{logged['observation']}\n```\n\n"
         )
     return PROMPT + "".join(blocks)
 
 
-def asked(model: str, prompt: str, reply: str) -> str:
-    """One call in a log of calls."""
+def model_call(model: str, prompt: str, reply: str) -> str:
+    """One call in a log of model calls."""
     return (
         f"\n===================prompt=====================\n\n\nHuman: {prompt} \n\nAssistant:"
         f"\n==================={model} response (2000)=====================\n{reply}"
@@ -115,21 +118,23 @@ def trace(steps: list[Any]) -> str:
     infos = {
         "List Files": {"name": "List Files", "usage": {}, "function": "list_files", "is_primitive": True}
     }
-    whole = {
+    content = {
         "steps": steps,
         "low_level_steps": [],
         "action_infos": infos,
         "task_description": "Predict prices.",
     }
-    return json.dumps(whole, indent=4)
+    return json.dumps(content, indent=4)
 
 
-def original(folder: Path, steps: list[Any] = STEPS, told: dict[str, Any] = TOLD) -> Path:
-    """A whole log folder of the research agent."""
+def original(folder: Path, steps: list[Any] = STEPS, options: dict[str, Any] = OPTIONS) -> Path:
+    """A complete log folder of the research agent."""
     files = {
         "env_log/trace.json": trace(steps),
         "env_log/overall_time.txt": "60.25",
-        "env_log/tool_logs/step_1_tool_log.log": asked("gpt-4", "Given this python script", "```python\n```"),
+        "env_log/tool_logs/step_1_tool_log.log": model_call(
+            "gpt-4", "Given this python script", "```python\n```"
+        ),
         "env_log/traces/step_0_files/train.py": "first\n",
         "env_log/traces/step_1_files/train.py": "second\n",
         "env_log/traces/step_1_files/backup/train.py_2023": "first\n",
@@ -140,8 +145,8 @@ def original(folder: Path, steps: list[Any] = STEPS, told: dict[str, Any] = TOLD
         "env_log/traces/step_final_files/train.py": "second\n",
         "env_log/traces/step_final_files/submission.csv": "Id,SalePrice\n1,2\n",
         "agent_log/main_log": main_log(steps),
-        "agent_log/step_0_log.log": asked("gpt-4", "What now?", "Action: List Files"),
-        "agent_log/step_3_summarize_observation_log.log_0": asked("gpt-3.5-turbo", "Summarize", "short"),
-        f"agent_log/agent_{len(steps) - 1}_{len(steps) - 1}.json": state(steps, told),
+        "agent_log/step_0_log.log": model_call("gpt-4", "What now?", "Action: List Files"),
+        "agent_log/step_3_summarize_observation_log.log_0": model_call("gpt-3.5-turbo", "Summarize", "short"),
+        f"agent_log/agent_{len(steps) - 1}_{len(steps) - 1}.json": state(steps, options),
     }
     return write(folder, files)

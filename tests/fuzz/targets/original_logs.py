@@ -14,7 +14,7 @@ from mlagentbench.errors import UsageError
 from mlagentbench.records import ModelCall, Step
 
 sys.path.append(str(Path(__file__).parents[2] / "adapters"))
-from originals import STEPS, TOLD, asked, main_log, state, trace
+from originals import OPTIONS, STEPS, main_log, model_call, state, trace
 
 EXPECTED_ERRORS = (UsageError,)
 CASES_PER_1000, SHORT_CASES = 30, 120
@@ -26,10 +26,10 @@ FILES = {
     "env_log/trace.json": trace(STEPS),
     "env_log/overall_time.txt": "60.25",
     "env_log/error.txt": "Traceback\nTimeoutException: x",
-    "env_log/tool_logs/step_1_tool_log.log": asked("gpt-4", "Given", "```python\n```") * 2,
+    "env_log/tool_logs/step_1_tool_log.log": model_call("gpt-4", "Given", "```python\n```") * 2,
     "agent_log/main_log": main_log(STEPS) + AUTOGPT,
-    "agent_log/agent_3_3.json": state(STEPS, TOLD),
-    "log": f"Namespace({', '.join(f'{name}={value!r}' for name, value in TOLD.items())})\n",
+    "agent_log/agent_3_3.json": state(STEPS, OPTIONS),
+    "log": f"Namespace({', '.join(f'{name}={value!r}' for name, value in OPTIONS.items())})\n",
     "scores.json": json.dumps({"logs/env_log/trace.json": {"final_score": 0.5}}),
 }
 TOKENS = [

@@ -1,1 +1,1 @@
-"""Log folders of the original MLAgentBench (snap-stanford), made into run folders of ours."""
+"""Imports log folders of the original MLAgentBench (snap-stanford) as run folders."""

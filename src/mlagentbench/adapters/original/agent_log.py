@@ -1,4 +1,4 @@
-"""agent_log/: what the original's agents were told and what they thought; each of them writes it in its own way."""
+"""Reads agent_log/: the options and thoughts of the original's agents, each with its own log format."""
 
 import ast
 import json
@@ -13,9 +13,8 @@ from mlagentbench.formatting import strip_control_chars
 
 STATE_FILE = re.compile(r"agent_(\d+)(?:_(\d+))?\.json")
 PRINTED_OPTIONS = re.compile(r"^Namespace\(.{1,20000}\)$", re.MULTILINE)
-FIRST_STEP = re.compile(
-    r"^Step 0:$|^> Entering new .*$", re.MULTILINE
-)  # before it stands the prompt, with examples
+# Before this line is the prompt, which contains examples.
+FIRST_STEP = re.compile(r"^Step 0:$|^> Entering new .*$", re.MULTILINE)
 ACTION = re.compile(r"^Action: *(?P<action>[^\n]+)\n+Action Input:", re.MULTILINE)
 OBSERVATION = re.compile(r"^Observation:", re.MULTILINE)
 AUTOGPT_COMMAND = re.compile(
@@ -25,19 +24,19 @@ AUTOGPT_RESULT = re.compile(r"^ *SYSTEM: *(?:Command \S+ returned: )?", re.MULTI
 AUTOGPT_THOUGHTS = re.compile(r"^.*THOUGHTS: ", re.MULTILINE)
 ACTION_ENTRIES = ("Action", "Action Input")
 LITERAL_ERRORS = (ValueError, SyntaxError, TypeError, RecursionError, MemoryError)
-MAX_SEARCHED_BYTES = 16 << 20  # bytes of a log that is searched
-MAX_ENTRIES_AHEAD = 3  # entries of the talk that a step may lie ahead of
+MAX_SEARCHED_BYTES = 16 << 20  # of a log file
+MAX_ENTRIES_AHEAD = 3  # log entries without a matching step that may be skipped
 
 
 class AgentLog:
-    """What is known of the agent besides its steps."""
+    """The agent's options, main log and saved state."""
 
     def __init__(self, logs: LogFolder) -> None:
         self._state = _read_state(logs)
-        told = self._state.get("args")
+        saved_options = self._state.get("args")
         self.options: dict[str, Any] = (
-            told
-            if isinstance(told, dict)
+            saved_options
+            if isinstance(saved_options, dict)
             else _parse_printed_options(logs.read_text("log", max_bytes=MAX_SEARCHED_BYTES))
         )
         self.main_log = strip_control_chars(
@@ -45,64 +44,64 @@ class AgentLog:
         )
         if not self.options:
             logs.add_note(
-                "what the agent was told (task, model) stands neither in agent_log/agent_*.json nor in log"
+                "the agent's options (task, model) are neither in agent_log/agent_*.json nor in log"
             )
 
     def text_option(self, name: str) -> str:
-        """One of the words that the agent was told, if it is one."""
+        """An option that is a string; otherwise empty."""
         value = self.options.get(name)
         return clean_text(value)[:200] if isinstance(value, str) else ""
 
     def number_option(self, name: str) -> float | None:
-        """One of the numbers, if it is one and more than zero."""
+        """An option that is a positive number; otherwise None."""
         value = self.options.get(name)
         return float(value) if isinstance(value, int | float) and 0 < value < 1e9 else None
 
     def parse_actions(self) -> list[OriginalAction]:
-        """The steps as the main log tells them, for runs whose trace says nothing."""
+        """The actions in the main log, for runs without a usable trace."""
         return [*_parse_autogpt_log(self.main_log)] or [*_parse_react_log(self.main_log)]
 
-    def add_thoughts(self, deeds: Sequence[OriginalAction]) -> list[OriginalAction]:
-        """The steps of the trace with what the agent thought before each, as far as it can be told."""
-        known = self._history()
-        spoken = [*_parse_react_log(self.main_log)]
-        found, at = [], 0
-        for number, deed in enumerate(deeds):
-            near = [
-                place
-                for place in range(at, min(at + MAX_ENTRIES_AHEAD, len(spoken)))
-                if spoken[place].action == deed.action
+    def add_thoughts(self, actions: Sequence[OriginalAction]) -> list[OriginalAction]:
+        """The actions of the trace with the thought before each, as far as it can be found."""
+        saved = self._history()
+        logged = [*_parse_react_log(self.main_log)]
+        with_thoughts, position = [], 0
+        for number, action in enumerate(actions):
+            matches = [
+                index
+                for index in range(position, min(position + MAX_ENTRIES_AHEAD, len(logged)))
+                if logged[index].action == action.action
             ]
-            thought = spoken[near[0]].thought if near else ""
-            at = near[0] + 1 if near else at
-            action, remembered = known.get(number, ("", ""))
-            found.append(
-                replace(deed, thought=remembered if action == deed.action and remembered else thought)
-            )
-        return found
+            thought = logged[matches[0]].thought if matches else ""
+            position = matches[0] + 1 if matches else position
+            saved_name, saved_thought = saved.get(number, ("", ""))
+            if saved_name == action.action and saved_thought:
+                thought = saved_thought
+            with_thoughts.append(replace(action, thought=thought))
+        return with_thoughts
 
     def _history(self) -> dict[int, tuple[str, str]]:
-        """Action and thought by the number of the step, as an agent's saved state has them."""
-        found: dict[int, tuple[str, str]] = {}
+        """Action and thought by step number, from the agent's saved state."""
+        by_step: dict[int, tuple[str, str]] = {}
         history = self._state.get("history_steps")
         for step in history if isinstance(history, list) else ():
             entries = step.get("action") if isinstance(step, dict) else None
             if isinstance(entries, dict) and isinstance(step.get("step_idx"), int):
-                found[step["step_idx"] - 1] = (
+                by_step[step["step_idx"] - 1] = (
                     clean_text(entries.get("Action")).strip(),
                     _join_thoughts(entries),
                 )
-        return found
+        return by_step
 
 
 def _read_state(logs: LogFolder) -> dict[str, Any]:
-    """The newest saved state of the agent that can be read; it holds all the earlier ones."""
-    names = [found for name in logs.list_names("agent_log") if (found := STATE_FILE.fullmatch(name))]
-    for found in sorted(names, key=lambda name: (int(name[1]), int(name[2] or 0)), reverse=True):
+    """The newest readable saved state of the agent, which includes all earlier ones."""
+    matches = [match for name in logs.list_names("agent_log") if (match := STATE_FILE.fullmatch(name))]
+    for match in sorted(matches, key=lambda match: (int(match[1]), int(match[2] or 0)), reverse=True):
         try:
-            state = json.loads(logs.read_text(f"agent_log/{found[0]}"), parse_constant=str)
+            state = json.loads(logs.read_text(f"agent_log/{match[0]}"), parse_constant=str)
         except (ValueError, RecursionError):
-            logs.add_note(f"agent_log/{found[0]} is damaged")
+            logs.add_note(f"agent_log/{match[0]} is damaged")
             continue
         if isinstance(state, dict):
             return state
@@ -110,7 +109,7 @@ def _read_state(logs: LogFolder) -> dict[str, Any]:
 
 
 def _parse_printed_options(text: str) -> dict[str, Any]:
-    """The options, which the original prints when it begins."""
+    """The options that the original prints at the start."""
     line = PRINTED_OPTIONS.search(text)
     try:
         call = ast.parse(line[0], mode="eval").body if line else None
@@ -121,60 +120,58 @@ def _parse_printed_options(text: str) -> dict[str, Any]:
 
 
 def _join_thoughts(entries: dict[Any, Any]) -> str:
-    """All that was said beside the action; of a single entry, its name need not be told."""
-    said = {
+    """All entries besides the action; a single entry is given without its name."""
+    thoughts = {
         clean_text(name): clean_text(text).strip()
         for name, text in entries.items()
         if name not in ACTION_ENTRIES
     }
-    said = {name: text for name, text in said.items() if text}
-    return (
-        "\n".join(f"{name}: {text}" for name, text in said.items())
-        if len(said) > 1
-        else "".join(said.values())
-    )
+    thoughts = {name: text for name, text in thoughts.items() if text}
+    if len(thoughts) == 1:
+        return "".join(thoughts.values())
+    return "\n".join(f"{name}: {text}" for name, text in thoughts.items())
 
 
-def _parse_react_log(main: str) -> Iterator[OriginalAction]:
-    """The form of Thought, Action, Action Input, Observation, which research, ReAct and LangChain agents share."""
-    begin = FIRST_STEP.search(main)
-    at = begin.end() if begin else len(main)
-    found = [*_find_actions(main, at)]
-    said = main[at : found[0][0].start()] if found else ""
-    for number, (asked, observed) in enumerate(found):
-        after = found[number + 1][0].start() if number + 1 < len(found) else len(main)
-        action, thought = asked["action"].strip(), _clean_thought(said)
-        seen, said = _split_observation(main[observed.end() : after])
+def _parse_react_log(main_log: str) -> Iterator[OriginalAction]:
+    """Parse the Thought/Action/Action Input/Observation format of research, ReAct and LangChain agents."""
+    first_step = FIRST_STEP.search(main_log)
+    start = first_step.end() if first_step else len(main_log)
+    pairs = [*_find_actions(main_log, start)]
+    thought = main_log[start : pairs[0][0].start()] if pairs else ""
+    for index, (action, observation) in enumerate(pairs):
+        end = pairs[index + 1][0].start() if index + 1 < len(pairs) else len(main_log)
+        name, thought_before = action["action"].strip(), _clean_thought(thought)
+        observed, thought = _split_observation(main_log[observation.end() : end])
         yield OriginalAction(
-            action,
-            clean_arguments(action, _parse_input(main[asked.end() : observed.start()])),
-            clean_text(seen),
-            thought=thought,
+            name,
+            clean_arguments(name, _parse_input(main_log[action.end() : observation.start()])),
+            clean_text(observed),
+            thought=thought_before,
         )
 
 
-def _find_actions(main: str, at: int) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
-    """Every action with its input, and the observation that follows next; actions within an input are part of it."""
-    observations = OBSERVATION.finditer(main, at)
-    observed = next(observations, None)
-    for action in ACTION.finditer(main, at):
-        if action.start() < at:
+def _find_actions(main_log: str, start: int) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
+    """Yield every action with the observation that follows; actions within an input are part of the input."""
+    observations = OBSERVATION.finditer(main_log, start)
+    observation = next(observations, None)
+    for action in ACTION.finditer(main_log, start):
+        if action.start() < start:
             continue
-        while observed and observed.start() < action.end():
-            observed = next(observations, None)
-        if not observed:
+        while observation and observation.start() < action.end():
+            observation = next(observations, None)
+        if not observation:
             return
-        yield action, observed
-        at = observed.end()
+        yield action, observation
+        start = observation.end()
 
 
 def _split_observation(text: str) -> tuple[str, str]:
-    """What was seen, and what was said after it: quoted, or up to the next Thought."""
+    """Split the observation from the text after it: at its closing fence, or at the next Thought."""
     quoted = re.match(r"\s*```\n(.*?)\n```\n", text, re.DOTALL)
     if quoted:
         return quoted[1], text[quoted.end() :]
-    seen, _, said = text.partition("\nThought:")
-    return seen.strip(), said
+    observation, _, rest = text.partition("\nThought:")
+    return observation.strip(), rest
 
 
 def _clean_thought(text: str) -> str:
@@ -189,26 +186,26 @@ def _parse_input(text: str) -> Any:
         return text.strip()
 
 
-def _parse_autogpt_log(main: str) -> Iterator[OriginalAction]:
-    """Auto-GPT never called the environment: its commands stand in its own log only."""
-    found = [*AUTOGPT_COMMAND.finditer(main)]
-    before = 0
-    for number, deed in enumerate(found):
-        after = found[number + 1].start() if number + 1 < len(found) else len(main)
-        answer = AUTOGPT_RESULT.search(main, deed.end(), after)
-        next_thought = AUTOGPT_THOUGHTS.search(main, answer.end(), after) if answer else None
-        end = next_thought.start() if next_thought else after
-        seen = main[answer.end() : end].strip() if answer else ""
-        action = deed["action"].strip()
-        thought = main[before : deed.start()]
-        begin = AUTOGPT_THOUGHTS.search(thought)
+def _parse_autogpt_log(main_log: str) -> Iterator[OriginalAction]:
+    """Parse Auto-GPT's commands, which are only in its own log: it never called the environment."""
+    commands = [*AUTOGPT_COMMAND.finditer(main_log)]
+    previous_end = 0
+    for index, command in enumerate(commands):
+        next_start = commands[index + 1].start() if index + 1 < len(commands) else len(main_log)
+        result = AUTOGPT_RESULT.search(main_log, command.end(), next_start)
+        next_thought = AUTOGPT_THOUGHTS.search(main_log, result.end(), next_start) if result else None
+        end = next_thought.start() if next_thought else next_start
+        observation = main_log[result.end() : end].strip() if result else ""
+        name = command["action"].strip()
+        text_before = main_log[previous_end : command.start()]
+        thought = AUTOGPT_THOUGHTS.search(text_before)
         yield OriginalAction(
-            action,
-            clean_arguments(action, _parse_literal(deed["input"].strip())),
-            clean_text(seen),
-            thought=clean_text(thought[begin.end() :].strip() if begin else ""),
+            name,
+            clean_arguments(name, _parse_literal(command["input"].strip())),
+            clean_text(observation),
+            thought=clean_text(text_before[thought.end() :].strip() if thought else ""),
         )
-        before = end
+        previous_end = end
 
 
 def _parse_literal(text: str) -> Any:

@@ -1,4 +1,4 @@
-"""What the original's own evaluation said of its runs, and what its trivial agent scored: claims, marked as such."""
+"""Scores from the original's own evaluation, including its baseline agent's. They are marked as claims."""
 
 import json
 from collections import defaultdict
@@ -11,12 +11,12 @@ from mlagentbench.errors import UsageError
 from mlagentbench.grading.verdict import summarize_scores
 from mlagentbench.records import Baseline
 
-NO_SCORE = -1  # the original's word for no score
-MAX_SCORE = 1e300  # which no score is, but a number in JSON may be larger than any float
+NO_SCORE = -1  # in the original's results
+MAX_SCORE = 1e300  # a number in JSON may be larger than any float
 
 
 class ClaimedScores:
-    """The results of `python -m MLAgentBench.eval`, found by the log folder that each is of."""
+    """The results of `python -m MLAgentBench.eval`, looked up by log folder."""
 
     def __init__(self, files: Sequence[Path]) -> None:
         self._scores: dict[tuple[str, ...], float | None] = {}
@@ -28,37 +28,37 @@ class ClaimedScores:
         return self._find_key(run) is not None
 
     def score(self, run: OriginalRun) -> float | None:
-        """What was claimed for a run; none for one without a valid submission, or without any claim."""
+        """The claimed score of a run; None without a valid submission or without a claim."""
         key = self._find_key(run)
         return None if key is None else self._scores[key]
 
     def _find_key(self, run: OriginalRun) -> tuple[str, ...] | None:
-        """The one whose path ends most like the run's; two that are alike are worth nothing."""
-        alike = {key: _common_suffix_length(key, run.logs.root.parts) for key in self._scores}
-        most = max(alike.values(), default=0)
-        best = [key for key, count in alike.items() if count == most]
-        return best[0] if most and len(best) == 1 else None
+        """The key with the longest common path suffix; None if two are equally long."""
+        suffix_lengths = {key: _common_suffix_length(key, run.logs.root.parts) for key in self._scores}
+        longest = max(suffix_lengths.values(), default=0)
+        best = [key for key, length in suffix_lengths.items() if length == longest]
+        return best[0] if longest and len(best) == 1 else None
 
     def baselines_by_task(self, runs: Iterable[OriginalRun]) -> dict[str, Baseline]:
-        """For each task the scores of the trivial agent among these runs."""
-        found: dict[str, list[float]] = defaultdict(list)
+        """The scores of the original's baseline agent among these runs, by task."""
+        scores_by_task: dict[str, list[float]] = defaultdict(list)
         for run in runs:
             score = self.score(run) if run.is_baseline else None
             if score is not None:
-                found[run.task].append(score)
-        return {task: summarize_scores(scores) for task, scores in found.items()}
+                scores_by_task[run.task].append(score)
+        return {task: summarize_scores(scores) for task, scores in scores_by_task.items()}
 
 
 def _read_results(file: Path) -> dict[str, Any]:
     try:
-        found = json.loads(file.read_bytes())
+        results = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{file} cannot be read: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(results, dict):
         raise UsageError(
-            f"{file} is no result of MLAgentBench.eval: it must be an object by paths of trace.json"
+            f"{file} is not a result of MLAgentBench.eval: it must map paths of trace.json to results."
         )
-    return found
+    return results
 
 
 def _parse_score(result: Any) -> float | None:

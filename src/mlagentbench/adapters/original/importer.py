@@ -1,4 +1,4 @@
-"""From log folders of the original to run folders of ours."""
+"""Converts log folders of the original MLAgentBench to run folders."""
 
 import re
 import secrets
@@ -22,7 +22,7 @@ from mlagentbench.runner.run import build_result
 from mlagentbench.runner.setup import Setup, prepare_setup
 from mlagentbench.system.progress import ProgressCallback
 
-ORIGINAL_EDITION = "original"  # which is none of ours: its scores are compared with nothing of ours
+ORIGINAL_EDITION = "original"  # not an edition of any task: its scores are not comparable with others
 UNKNOWN_HARDWARE = Hardware(cpu="unknown", cores=0, memory_gb=0.0, system="unknown", python="unknown")
 
 
@@ -32,91 +32,107 @@ def import_logs(
     task: str = "",
     scores: Sequence[Path] = (),
     edition: str = "",
-    say: ProgressCallback = print,
+    progress: ProgressCallback = print,
 ) -> list[Result]:
-    """Every log folder below `paths` as a run below `out`; one that is there already is left as it is."""
+    """Import every log folder at or below `paths`.
+
+    Args:
+        paths: Folders to search for logs.
+        out: Where to create the run folders. Runs that exist already are left as they are.
+        task: The task of all logs; by default it is detected from each log.
+        scores: Result files of the original's evaluation.
+        edition: If set, grade the runs with the grader and the data of this edition.
+        progress: Called with one line of text per log.
+
+    Returns:
+        The results of the newly imported runs.
+
+    Raises:
+        UsageError: A folder does not exist, contains no logs, or a score file cannot be read.
+    """
     claims = ClaimedScores(scores)
     baselines = (
         claims.baselines_by_task(read_original_run(logs, task) for logs in _find_all_logs(paths))
         if scores
         else {}
     )
-    ready = cache(lambda name: prepare_setup(name, edition, "bwrap", say))
+    setup_for = cache(lambda name: prepare_setup(name, edition, "bwrap", progress))
     results, names = [], set[str]()
-    for logs in _find_all_logs(paths):  # one at a time: a log may hold much
-        place = out / _make_unique(names, _folder_name(logs.name))
-        if place.exists():
-            say(f"{place} is there already")
+    for logs in _find_all_logs(paths):  # one at a time: a log may be large
+        target = out / _make_unique(names, _folder_name(logs.name))
+        if target.exists():
+            progress(f"{target} already exists")
             continue
         run = read_original_run(logs, task)
-        setup = ready(run.known_task.name) if edition and run.known_task else None
-        results.append(_import_atomically(run, place, setup, claims, baselines.get(run.task)))
-        say(f"{run.logs.name}: {len(run.steps)} steps, {len(run.logs.notes)} notes")
+        setup = setup_for(run.known_task.name) if edition and run.known_task else None
+        results.append(_import_atomically(run, target, setup, claims, baselines.get(run.task)))
+        progress(f"{run.logs.name}: {len(run.steps)} steps, {len(run.logs.notes)} notes")
     return results
 
 
 def _find_all_logs(paths: Sequence[Path]) -> list[LogFolder]:
-    found: dict[Path, LogFolder] = {}
+    logs_by_root: dict[Path, LogFolder] = {}
     for path in paths:
         if not path.is_dir():
-            raise UsageError(f"there is no folder {path}")
+            raise UsageError(f"No such folder: {path}")
         for logs in find_log_folders(path):
-            found.setdefault(logs.root, logs)
-    if not found:
-        looked = ", ".join(map(str, paths))
-        raise UsageError(f"no log of the original lies below {looked}: one has a folder env_log or agent_log")
-    return list(found.values())
+            logs_by_root.setdefault(logs.root, logs)
+    if not logs_by_root:
+        searched = ", ".join(map(str, paths))
+        raise UsageError(
+            f"No logs of the original MLAgentBench in {searched}. A log has a folder env_log or agent_log."
+        )
+    return list(logs_by_root.values())
 
 
 def _folder_name(log: str) -> str:
-    """The name of a run's folder: one component, whatever the log is called."""
+    """The name of the run folder: a single path component, whatever the log is called."""
     return re.sub(r"[^\w.-]+", "-", log, flags=re.ASCII).strip("-.")[:150] or "run"
 
 
 def _make_unique(names: set[str], name: str) -> str:
-    """The name, with a number if another log of this import has it."""
-    number, unlike = 1, name
-    while unlike in names:
+    """The name, with a number appended if another log of this import has it."""
+    number, unique = 1, name
+    while unique in names:
         number += 1
-        unlike = f"{name}-{number}"
-    names.add(unlike)
-    return unlike
+        unique = f"{name}-{number}"
+    names.add(unique)
+    return unique
 
 
 def _import_atomically(
-    run: OriginalRun, place: Path, setup: Setup | None, claims: ClaimedScores, baseline: Baseline | None
+    run: OriginalRun, target: Path, setup: Setup | None, claims: ClaimedScores, baseline: Baseline | None
 ) -> Result:
-    """One run, which appears whole or not at all."""
-    building = place.with_name(f".{place.name}.part")
-    shutil.rmtree(building, ignore_errors=True)  # a killed import's
+    """Import one run; its folder appears only when it is complete."""
+    partial = target.with_name(f".{target.name}.part")
+    shutil.rmtree(partial, ignore_errors=True)  # left by a killed import
     try:
-        result = _build_run(run, building, setup, claims, baseline)
-        building.rename(place)
+        result = _build_run(run, partial, setup, claims, baseline)
+        partial.rename(target)
     except BaseException:
-        shutil.rmtree(building, ignore_errors=True)
+        shutil.rmtree(partial, ignore_errors=True)
         raise
-    return result.replace(folder=str(place.resolve()))
+    return result.replace(folder=str(target.resolve()))
 
 
 def _build_run(
-    run: OriginalRun, place: Path, setup: Setup | None, claims: ClaimedScores, baseline: Baseline | None
+    run: OriginalRun, target: Path, setup: Setup | None, claims: ClaimedScores, baseline: Baseline | None
 ) -> Result:
-    folder = RunFolder.create(place, _build_spec(run, baseline))
+    folder = RunFolder.create(target, _build_spec(run, baseline))
     for step in run.steps:
         folder.trace.append(step.model_dump_json())
     for call in run.calls:
         folder.model_calls.append(call.model_dump_json())
     import_snapshots(run, folder)
     graded, note = (
-        _grade_run(run, folder, setup)
-        if setup
-        else (None, "no score came with the log: see --scores, --grade")
+        _grade_run(run, folder, setup) if setup else (None, "the log has no score: pass --scores or --grade")
     )
     spec = _regraded_spec(folder.spec, setup) if graded and setup else folder.spec
     if graded is None and run in claims:
-        graded, note = _claimed_grade(claims.score(run)), "the score is what the original's evaluation claims"
+        graded = _claimed_grade(claims.score(run))
+        note = "the score is the claim of the original's evaluation"
     folder.write_file("run.json", spec.replace(imported=_provenance(run)).model_dump_json(indent=2))
-    result = build_result(RunFolder(place), list(run.steps), run.ending, graded or Grade())
+    result = build_result(RunFolder(target), list(run.steps), run.ending, graded or Grade())
     notes = [run.ending_note, graded.invalid if graded and graded.invalid else note]
     result = result.replace(ungraded=graded is None, note="; ".join(filter(None, notes)))
     folder.write_result(result)
@@ -124,10 +140,17 @@ def _build_run(
 
 
 def _regraded_spec(spec: RunSpec, setup: Setup) -> RunSpec:
-    """The score is our grader's, on data of ours, and depends on them."""
-    config, known = setup.task.config, find_baseline(setup.task, setup.edition, setup.data)
-    spec = spec.replace(task=setup.task.load_name, edition=setup.edition, hashes=setup.hashes, baseline=known)
-    return spec.replace(metric=config.metric, better=config.better, kind=setup.data.kind)
+    """The settings of a run that our grader scored on our data: the score depends on them."""
+    config = setup.task.config
+    return spec.replace(
+        task=setup.task.load_name,
+        edition=setup.edition,
+        hashes=setup.hashes,
+        baseline=find_baseline(setup.task, setup.edition, setup.data),
+        metric=config.metric,
+        better=config.better,
+        kind=setup.data.kind,
+    )
 
 
 def _claimed_grade(score: float | None) -> Grade:
@@ -138,14 +161,14 @@ def _claimed_grade(score: float | None) -> Grade:
 
 
 def _grade_run(run: OriginalRun, folder: RunFolder, setup: Setup) -> tuple[Grade | None, str]:
-    """Our grader's word, if it has the answers to what was asked; else why it has not."""
-    store, last = folder.open_store(setup.data, writable=False), len(run.steps)
-    if why := explain_mismatch(store, last, setup.data, setup.task.config.submission):
-        return None, f"the grader of {setup.task.name} ({setup.edition}) does not fit: {why}"
+    """Grade a run if our data is the same; otherwise return the reason why not."""
+    store, last_step = folder.open_store(setup.data, writable=False), len(run.steps)
+    if reason := explain_mismatch(store, last_step, setup.data, setup.task.config.submission):
+        return None, f"the grader of {setup.task.name} ({setup.edition}) does not apply: {reason}"
     try:
-        graded = grade(setup.task, setup.data, store, last, setup.sandbox)
+        graded = grade(setup.task, setup.data, store, last_step, setup.sandbox)
     except Fault as fault:
-        return None, f"it could not be graded: {fault}"
+        return None, f"grading failed: {fault}"
     return graded, ""
 
 

@@ -1,4 +1,4 @@
-"""One log folder, opened for reading only: no link in it is followed, and what cannot be read is noted."""
+"""Reads one log folder: symlinks are never followed, and whatever cannot be read is noted."""
 
 import os
 import stat
@@ -9,26 +9,26 @@ from mlagentbench.errors import Fault
 from mlagentbench.formatting import strip_control_chars
 from mlagentbench.workspace.tree import TreeWalker, read_chunks
 
-MAX_FILE_BYTES = 256 << 20  # bytes of one file; what comes after is treated as if it had never been written
+MAX_FILE_BYTES = 256 << 20  # the rest of a larger file is ignored
 LOG_SUBFOLDERS = ("env_log", "agent_log")
 
 
 class LogFolder:
-    """The folder of one run of the original."""
+    """The log folder of one run of the original."""
 
     def __init__(self, root: Path, name: str) -> None:
         self.root, self.name = root.resolve(), name
         self.notes: list[str] = []
 
-    def add_note(self, what: str) -> None:
-        """Remember what could not be taken over."""
-        self.notes.append(strip_control_chars(what)[:500])
+    def add_note(self, note: str) -> None:
+        """Record something that could not be imported."""
+        self.notes.append(strip_control_chars(note)[:500])
 
     def list_names(self, folder: str) -> list[str]:
-        """What lies in a folder; nothing if there is no such folder."""
+        """The names in a folder; empty if there is no such folder."""
         try:
             with TreeWalker(self.root) as walk:
-                return sorted(os.listdir(walk.open_folder(folder)))  # noqa: PTH208 - an open folder has no path
+                return sorted(os.listdir(walk.open_folder(folder)))  # noqa: PTH208 - a file descriptor
         except (FileNotFoundError, NotADirectoryError):
             return []
         except (OSError, Fault) as error:
@@ -36,7 +36,7 @@ class LogFolder:
             return []
 
     def read_text(self, path: str, expected: bool = False, max_bytes: int = MAX_FILE_BYTES) -> str:
-        """A file's text; empty, and noted, if it cannot be read; one that need not be there is not missed."""
+        """The text of a file; empty and noted if it cannot be read, or if it is `expected` and missing."""
         try:
             with TreeWalker(self.root) as walk:
                 fd = walk.open_file(path)
@@ -55,24 +55,24 @@ class LogFolder:
         if expected and not data:
             self.add_note(f"{path} is empty")
         if size > max_bytes:
-            self.add_note(f"{path} holds {size:,} bytes, of which the first {max_bytes:,} were read")
+            self.add_note(f"{path} has {size:,} bytes, of which the first {max_bytes:,} were read")
         return data.decode("utf-8", "replace")
 
     def find_subfolder(self, path: str) -> Path | None:
-        """A folder inside, if it is one and no link leads there."""
-        place = self.root / path
+        """The path of a subfolder, if it is a folder that is reached without symlinks."""
+        folder = self.root / path
         try:
-            if not stat.S_ISDIR(place.lstat().st_mode):
-                raise NotADirectoryError(20, "it is no folder")
+            if not stat.S_ISDIR(folder.lstat().st_mode):
+                raise NotADirectoryError(20, "it is not a folder")
         except FileNotFoundError:
             return None
         except OSError as error:
-            self.add_note(f"{path} was left out: {_error_reason(error)}")
+            self.add_note(f"{path} was skipped: {_error_reason(error)}")
             return None
-        if place.resolve() != place:
-            self.add_note(f"{path} was left out: it lies behind a link")
+        if folder.resolve() != folder:
+            self.add_note(f"{path} was skipped: its path contains a symlink")
             return None
-        return place
+        return folder
 
 
 def _error_reason(error: OSError | Fault) -> str:
@@ -80,11 +80,11 @@ def _error_reason(error: OSError | Fault) -> str:
 
 
 def find_log_folders(path: Path) -> Iterator[LogFolder]:
-    """Every log folder at or below `path`, in the order of their names."""
+    """Find all log folders at or below `path`, sorted by name."""
     path = path.parent if path.name in LOG_SUBFOLDERS else path
     for parent, folders, _ in os.walk(path):
         folders.sort()
         if set(LOG_SUBFOLDERS) & {name for name in folders if not Path(parent, name).is_symlink()}:
-            folders.clear()  # what an agent left is no log
-            inner = Path(parent).relative_to(path)
-            yield LogFolder(Path(parent), str(inner) if inner.parts else path.resolve().name)
+            folders.clear()  # files of the agent may look like logs
+            relative = Path(parent).relative_to(path)
+            yield LogFolder(Path(parent), str(relative) if relative.parts else path.resolve().name)

@@ -1,4 +1,4 @@
-"""What the original calls its tasks, how it measures them, and what they are called here."""
+"""The tasks of the original: their names there and here, and their metrics."""
 
 import re
 from typing import NamedTuple
@@ -38,5 +38,5 @@ _BY_NORMALIZED_NAME = {re.sub(r"[^a-z0-9]", "", name.lower()): known for name, k
 
 
 def find_known_task(name: str) -> KnownTask | None:
-    """The task that the original means by `name`; case and punctuation do not matter."""
+    """Find a task of the original by name, ignoring case and punctuation."""
     return _BY_NORMALIZED_NAME.get(re.sub(r"[^a-z0-9]", "", name.lower()))

@@ -1,4 +1,4 @@
-"""env_log/trace.json: what was done, as the original wrote it; a half-written one gives the steps that are whole."""
+"""Reads env_log/trace.json, the steps of a run; of a truncated file, the complete steps."""
 
 import json
 import math
@@ -10,8 +10,8 @@ from mlagentbench.adapters.original.log_folder import LogFolder
 from mlagentbench.system.journal import escape_invalid_utf8
 
 TRACE_PATH = "env_log/trace.json"
-MAX_DEPTH = 20  # objects within objects
-MAX_TEXT_CHARS = 1 << 20  # characters of one text
+MAX_DEPTH = 20
+MAX_TEXT_CHARS = 1 << 20
 FAILURE_PREFIXES = (
     "EnvError:",
     "LLMError:",
@@ -23,7 +23,7 @@ FAILURE_PREFIXES = (
 
 @dataclass(frozen=True)
 class OriginalAction:
-    """One action that was done, and what was seen of it; when it ended, if that is known."""
+    """An action and its observation, with the time it ended if known."""
 
     action: str
     args: dict[str, Any]
@@ -33,12 +33,12 @@ class OriginalAction:
 
     @property
     def failed(self) -> bool:
-        """Whether the original refused it."""
+        """Whether the original rejected it."""
         return self.observation.startswith(FAILURE_PREFIXES)
 
 
 def read_trace(logs: LogFolder) -> list[OriginalAction]:
-    """The steps in order; one that is none keeps its place, since snapshots are named by number."""
+    """Read the steps in order; an unreadable one keeps its number, since snapshots are named by it."""
     text = logs.read_text(TRACE_PATH, expected=True)
     if not text:
         return []
@@ -50,12 +50,12 @@ def read_trace(logs: LogFolder) -> list[OriginalAction]:
             return []
     except (ValueError, RecursionError):
         steps = _parse_complete_steps(text)
-        logs.add_note(f"{TRACE_PATH} is damaged: it has {len(steps)} whole steps")
+        logs.add_note(f"{TRACE_PATH} is damaged: {len(steps)} complete steps were read")
     return [_to_action(step, number, logs) for number, step in enumerate(steps)]
 
 
 def _parse_complete_steps(text: str) -> list[Any]:
-    """The steps up to where the file breaks off."""
+    """The steps before the point where the file is truncated."""
     begin = re.search(r'"steps"\s*:\s*\[', text)
     steps: list[Any] = []
     at = begin.end() if begin else len(text)
@@ -84,17 +84,17 @@ def _to_action(step: Any, number: int, logs: LogFolder) -> OriginalAction:
     )
 
 
-def clean_arguments(action: str, given: Any) -> dict[str, Any]:
-    """What an action was told; what was no object is kept under one name."""
-    if isinstance(given, dict):
-        return {clean_text(name): clean_json(value) for name, value in given.items()}
-    if given is None:
+def clean_arguments(action: str, arguments: Any) -> dict[str, Any]:
+    """The arguments of an action; if they are not an object, they are kept under one name."""
+    if isinstance(arguments, dict):
+        return {clean_text(name): clean_json(value) for name, value in arguments.items()}
+    if arguments is None:
         return {}
-    return {"final_answer" if action == "Final Answer" else "action_input": clean_json(given)}
+    return {"final_answer" if action == "Final Answer" else "action_input": clean_json(arguments)}
 
 
 def clean_json(value: Any, depth: int = MAX_DEPTH) -> Any:
-    """The same as JSON that every reader takes: no lone surrogates, nothing endless, nothing too deep."""
+    """Make a value portable JSON: no lone surrogates, no infinities, limited depth and length."""
     if isinstance(value, bool | int | type(None)) or (isinstance(value, float) and math.isfinite(value)):
         return value
     if depth and isinstance(value, dict):
@@ -105,7 +105,7 @@ def clean_json(value: Any, depth: int = MAX_DEPTH) -> Any:
 
 
 def clean_text(value: Any) -> str:
-    """Anything as text of a bearable length."""
+    """Convert any value to text of limited length."""
     if value is None:
         return ""
     try:
@@ -119,11 +119,11 @@ def clean_text(value: Any) -> str:
     except (RecursionError, ValueError):
         text = "[nested too deeply]"
     if len(text) > MAX_TEXT_CHARS:
-        text = f"{text[:MAX_TEXT_CHARS]}\n[... {len(text) - MAX_TEXT_CHARS:,} characters left out ...]"
+        text = f"{text[:MAX_TEXT_CHARS]}\n[... {len(text) - MAX_TEXT_CHARS:,} characters omitted ...]"
     return escape_invalid_utf8(text)
 
 
 def valid_seconds(value: Any) -> float | None:
-    """A time in seconds, if it is one."""
-    good = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e11
-    return float(value) if good else None
+    """The value as seconds, or None if it is not a plausible time."""
+    plausible = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e11
+    return float(value) if plausible else None
