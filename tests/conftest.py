@@ -1,4 +1,4 @@
-"""A task that takes milliseconds, and real runs of it: real sandboxes, real processes, real files."""
+"""Fixtures: a task that takes milliseconds, and real runs of it in real sandboxes."""
 
 import shutil
 import subprocess
@@ -17,25 +17,22 @@ from mlagentbench.records import AgentSpec, Call, Limits, Result
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.run import execute_run, open_environment, populate_workspace
 from mlagentbench.runner.setup import Setup, prepare_setup
+from mlagentbench.system.progress import ignore_progress
 
 TOY = Path(__file__).parent / "toy"
 Behaviour = Callable[[Environment], None]
 
 
-def quiet(line: str) -> None:
-    """Nobody listens."""
-
-
 @pytest.fixture(scope="session")
 def until() -> Callable[[Callable[[], object]], None]:
-    """Look again and again until something holds; for ever is twenty seconds."""
+    """Waits until a condition holds, at most twenty seconds: until(lambda: path.exists())."""
 
-    def look(condition: Callable[[], object]) -> None:
+    def wait(condition: Callable[[], object]) -> None:
         deadline = time.monotonic() + 20
         while not condition():
             assert time.monotonic() < deadline
 
-    return look
+    return wait
 
 
 @pytest.fixture(scope="session")
@@ -46,16 +43,16 @@ def toy() -> Path:
 
 @pytest.fixture(scope="session")
 def setup() -> Setup:
-    """The toy, ready to run."""
-    return prepare_setup(str(TOY), "open", "bwrap", quiet)
+    """The toy task, prepared."""
+    return prepare_setup(str(TOY), "open", "bwrap", ignore_progress)
 
 
 @pytest.fixture
 def variant(tmp_path: Path) -> Callable[..., Path]:
-    """A copy of the toy with some of its files replaced: variant({"grade.py": "..."})."""
+    """Copies the toy with some files replaced, or removed by None: variant({"grade.py": "..."})."""
 
-    def make(files: dict[str, str | None], place: str = "variant") -> Path:
-        folder = tmp_path / place / "toy"  # the same name, so that its data is shared
+    def copy_toy(files: dict[str, str | None], parent: str = "variant") -> Path:
+        folder = tmp_path / parent / "toy"  # the same name, so that its data is shared
         shutil.copytree(TOY, folder)
         for name, text in files.items():
             if text is None:
@@ -65,20 +62,20 @@ def variant(tmp_path: Path) -> Callable[..., Path]:
                 (folder / name).write_text(text)
         return folder
 
-    return make
+    return copy_toy
 
 
 def limits_of(setup: Setup, limits: dict[str, Any]) -> Limits:
-    """The task's limits, but for some."""
+    """The task's limits, with some replaced."""
     return Limits.model_validate({**setup.task.config.limits.model_dump(), **limits})
 
 
 @pytest.fixture
 def open_env(setup: Setup, tmp_path: Path) -> Iterator[Callable[..., Environment]]:
-    """Environments without an agent: open_env() begins one, open_env() again resumes it."""
+    """Opens environments without an agent: open_env() starts a run, open_env() again resumes it."""
     opened: list[Environment] = []
 
-    def open_one(
+    def open_or_resume(
         name: str = "run",
         setup: Setup = setup,
         person: Any = None,
@@ -91,7 +88,7 @@ def open_env(setup: Setup, tmp_path: Path) -> Iterator[Callable[..., Environment
             folder.rewind()
         else:
             spec = setup.create_run_spec(
-                AgentSpec(agent="nobody"), 0, limits_of(setup, limits), interactive=person is not None
+                AgentSpec(agent="none"), 0, limits_of(setup, limits), interactive=person is not None
             )
             folder = RunFolder.create(path, spec)
         env = open_environment(setup, folder, person, models)
@@ -100,20 +97,20 @@ def open_env(setup: Setup, tmp_path: Path) -> Iterator[Callable[..., Environment
         opened.append(env)
         return env
 
-    yield open_one
+    yield open_or_resume
     for env in opened:
         env.close()
 
 
 @pytest.fixture
 def env(open_env: Callable[..., Environment]) -> Environment:
-    """A run that has just begun."""
+    """The environment of a new run."""
     return open_env()
 
 
 @pytest.fixture(scope="session")
 def do() -> Callable[..., str]:
-    """One step: do(env, "Write File", file_name=..., content=...)."""
+    """Takes a step: do(env, "Write File", file_name=..., content=...)."""
 
     def step(env: Environment, action: str, **args: Any) -> str:
         return env.step(Call(action=action, args=args))
@@ -123,9 +120,9 @@ def do() -> Callable[..., str]:
 
 @pytest.fixture
 def play(setup: Setup, tmp_path: Path) -> Callable[..., Result]:
-    """A whole run, graded, whose agent is a function: play(lambda env: ...)."""
+    """Runs and grades an agent that is a function, or resumes its run: play(lambda env: ...)."""
 
-    def play_one(
+    def run_or_resume(
         behaviour: Behaviour,
         name: str = "run",
         setup: Setup = setup,
@@ -133,11 +130,11 @@ def play(setup: Setup, tmp_path: Path) -> Callable[..., Result]:
         from_step: int | None = None,
         **limits: Any,
     ) -> Result:
-        class Played(Agent):
+        class FunctionAgent(Agent):
             def run(self, env: Environment) -> None:
                 behaviour(env)
 
-        agent = Played()
+        agent = FunctionAgent()
         agent.models = models
         path = tmp_path / name
         if (path / "run.json").is_file():
@@ -150,17 +147,17 @@ def play(setup: Setup, tmp_path: Path) -> Callable[..., Result]:
             folder.rewind(from_step)
             return execute_run(setup, agent, folder)
 
-    return play_one
+    return run_or_resume
 
 
 @pytest.fixture(scope="session")
 def cli() -> Callable[..., "subprocess.CompletedProcess[str]"]:
-    """The command line, as a person would use it."""
+    """Runs a command in a process of its own, with warnings as errors."""
 
-    def call(*args: object, **options: Any) -> "subprocess.CompletedProcess[str]":
+    def run_command(*args: object, **options: Any) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-W", "error", "-m", "mlagentbench", *map(str, args)]
         return subprocess.run(
             command, capture_output=True, text=True, check=False, **{"timeout": 60, **options}
         )
 
-    return call
+    return run_command

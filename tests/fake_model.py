@@ -21,7 +21,7 @@ class FakeModel(Model):
             raise scripted
         if isinstance(scripted, Reply):
             return scripted.replace(input_tokens=30, output_tokens=10)
-        return Reply(text=scripted, model="parrot", input_tokens=30, output_tokens=10, dollars=0.01)
+        return Reply(text=scripted, model="fake", input_tokens=30, output_tokens=10, dollars=0.01)
 
     def skip_replayed(self, reply: Reply) -> None:
         self.next_index += 1

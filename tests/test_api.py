@@ -1,4 +1,4 @@
-"""What people write in Python against this package: examples, the notebook, the promises of the interface."""
+"""The Python interface, the examples and the notebook."""
 
 import ast
 import json
@@ -34,12 +34,12 @@ PERFECT = "id,value\n" + "".join(f"{n},{n}\n" for n in range(10))
 WRITE = Call(action="Write File", args={"file_name": "submission.csv", "content": PERFECT})
 
 
-def win(env: Environment) -> None:
+def solve(env: Environment) -> None:
     env.step(WRITE)
     env.step(SUBMIT)
 
 
-class Thorough(Agent):
+class Repeating(Agent):
     def __init__(self, seed: int = 0, tries: int = 1) -> None:
         super().__init__(seed)
         self.tries = tries
@@ -50,42 +50,42 @@ class Thorough(Agent):
         env.step(SUBMIT)
 
 
-def test_a_function_is_an_agent(toy: Path, tmp_path: Path, setup: Setup) -> None:
-    result = run(str(toy), win, out=tmp_path / "run", seed=2, limits={"steps": 5})
+def test_an_agent_can_be_a_function(toy: Path, tmp_path: Path, setup: Setup) -> None:
+    result = run(str(toy), solve, out=tmp_path / "run", seed=2, limits={"steps": 5})
     assert (result.score, result.success, result.ending, result.agent) == (
         0.0,
         True,
         "submitted",
-        "python:win",
+        "python:solve",
     )
-    found = read_run(result.folder)
-    assert (found.spec.limits.steps, found.spec.seed, len(found.steps())) == (5, 2, 2)
-    assert [check.what for check in verify_run(found, setup) if not check.holds] == []
+    folder = read_run(result.folder)
+    assert (folder.spec.limits.steps, folder.spec.seed, len(folder.steps())) == (5, 2, 2)
+    assert [check.what for check in verify_run(folder, setup) if not check.holds] == []
 
 
-@pytest.mark.parametrize("agent", [Thorough, Thorough(0, 2), "baseline"])
-def test_so_is_a_class_an_object_and_a_name(
+@pytest.mark.parametrize("agent", [Repeating, Repeating(0, 2), "baseline"])
+def test_an_agent_can_be_a_class_an_object_or_a_name(
     toy: Path, tmp_path: Path, agent: type[Agent] | Agent | str
 ) -> None:
-    options = {"tries": 2} if agent is Thorough else {}
+    options = {"tries": 2} if agent is Repeating else {}
     result = run(str(toy), agent, out=tmp_path / "run", options=options)
     assert (result.score, result.steps) == (5.0, 2 if agent == "baseline" else 3)
 
 
-def test_what_an_agent_raises_is_its_failure_and_what_a_person_mistypes_is_raised(
+def test_an_error_of_the_agent_is_in_the_result_and_a_mistake_of_the_caller_is_raised(
     toy: Path, tmp_path: Path
 ) -> None:
-    def clumsy(env: Environment) -> None:
-        raise KeyError("oh")
+    def crashing(env: Environment) -> None:
+        raise KeyError("x")
 
-    result = run(str(toy), clumsy, out=tmp_path / "run")
-    assert result.ending == "crashed" and "KeyError: 'oh'" in result.note
+    result = run(str(toy), crashing, out=tmp_path / "run")
+    assert result.ending == "crashed" and "KeyError: 'x'" in result.note
     for mistake in (
-        lambda: run("no-such-task", win),
+        lambda: run("no-such-task", solve),
         lambda: run(str(toy), "no-such-agent", out=tmp_path / "other"),
-        lambda: run(str(toy), win, out=tmp_path / "run"),
-        lambda: run(str(toy), win, out=tmp_path / "other", limits={"stepz": 3}),
-        lambda: run(str(toy), Thorough, out=tmp_path / "other", options={"trials": 3}),
+        lambda: run(str(toy), solve, out=tmp_path / "run"),
+        lambda: run(str(toy), solve, out=tmp_path / "other", limits={"stepz": 3}),
+        lambda: run(str(toy), Repeating, out=tmp_path / "other", options={"trials": 3}),
         lambda: load_task("no-such-task"),
         lambda: read_run(tmp_path),
     ):
@@ -93,18 +93,18 @@ def test_what_an_agent_raises_is_its_failure_and_what_a_person_mistypes_is_raise
             mistake()
 
 
-def test_a_run_goes_on_with_the_same_agent(toy: Path, tmp_path: Path) -> None:
-    def leaving(env: Environment) -> None:
+def test_a_run_is_resumed_with_the_same_agent(toy: Path, tmp_path: Path) -> None:
+    def interrupted(env: Environment) -> None:
         env.step(WRITE)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(str(toy), leaving, out=tmp_path / "run")
+        run(str(toy), interrupted, out=tmp_path / "run")
     with pytest.raises(UsageError, match="taken by another program"):
         resume(tmp_path / "run")
-    result = resume(tmp_path / "run", win)
+    result = resume(tmp_path / "run", solve)
     assert (result.score, result.steps) == (0.0, 2)
-    assert resume(tmp_path / "run", win, from_step=1).steps == 2
+    assert resume(tmp_path / "run", solve, from_step=1).steps == 2
 
 
 def test_steps_can_be_taken_without_an_agent(toy: Path, tmp_path: Path) -> None:
@@ -121,17 +121,17 @@ def test_steps_can_be_taken_without_an_agent(toy: Path, tmp_path: Path) -> None:
     assert again.result and again.result.success and again.result.agent == "python:session"
 
 
-def test_names_are_there_for_people_and_for_type_checkers() -> None:
+def test_public_names_are_available_at_run_time_and_to_type_checkers() -> None:
     assert (Path(mlagentbench.__file__).parent / "py.typed").is_file()
     tree = ast.parse(Path(mlagentbench.__file__).read_text())
-    typed = {
+    modules = {
         alias.asname: node.module
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith("mlagentbench.")
         for alias in node.names
     }
-    assert sorted(filter(None, typed)) == mlagentbench.__all__
-    for name, module in typed.items():
+    assert sorted(filter(None, modules)) == mlagentbench.__all__
+    for name, module in modules.items():
         assert getattr(mlagentbench, str(name)) is getattr(import_module(str(module)), str(name))
         assert name in dir(mlagentbench)
     with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
@@ -140,7 +140,7 @@ def test_names_are_there_for_people_and_for_type_checkers() -> None:
         exec("from mlagentbench import nonsense")
 
 
-def test_an_import_loads_nothing_before_it_is_needed() -> None:
+def test_importing_the_package_loads_no_other_module() -> None:
     code = (
         "import sys, mlagentbench; print([name for name in sys.modules if name.startswith('mlagentbench')])"
     )
@@ -148,50 +148,46 @@ def test_an_import_loads_nothing_before_it_is_needed() -> None:
     assert loaded == "['mlagentbench']\n"
 
 
-def example(name: str, *args: object, cwd: Path) -> str:
+def run_example(name: str, *args: object, cwd: Path) -> str:
     command = [sys.executable, "-W", "error", str(EXAMPLES / name), *map(str, args)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=cwd)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=cwd)
+    assert completed.returncode == 0, completed.stderr
+    return completed.stdout
 
 
-@pytest.mark.slow
-def test_the_ten_lines_of_the_document_are_the_example() -> None:
-    root = Path(__file__).parents[1]
-    assert (
-        f"```python\n{(root / 'examples' / 'ten_lines.py').read_text()}```"
-        in (root / "docs" / "python.md").read_text()
-    )
+def test_the_documentation_contains_the_example_in_ten_lines() -> None:
+    page = EXAMPLES.parent / "docs" / "guides" / "python-api.md"
+    assert f"```python\n{(EXAMPLES / 'ten_lines.py').read_text()}```" in page.read_text()
 
 
-def test_the_ten_lines_beat_the_starter_of_house_price(tmp_path: Path) -> None:
-    assert " True " in example("ten_lines.py", cwd=tmp_path).splitlines()[-1]
+def test_the_example_in_ten_lines_beats_the_starter_of_house_price(tmp_path: Path) -> None:
+    assert " True " in run_example("ten_lines.py", cwd=tmp_path).splitlines()[-1]
 
 
-def test_the_example_for_gymnasium_runs(toy: Path, tmp_path: Path) -> None:
-    told = example("gymnasium_episode.py", toy, cwd=tmp_path)
-    assert "validation mean absolute error: 5.0 0.0 False False" in told
-    assert told.splitlines()[-1].startswith("5.0 False ")
+def test_the_gymnasium_example_runs(toy: Path, tmp_path: Path) -> None:
+    output = run_example("gymnasium_episode.py", toy, cwd=tmp_path)
+    assert "validation mean absolute error: 5.0 0.0 False False" in output
+    assert output.splitlines()[-1].startswith("5.0 False ")
 
 
-def test_the_example_for_mcp_runs(toy: Path, tmp_path: Path) -> None:
-    told = example("mcp_client.py", toy, cwd=tmp_path)
-    assert "validation mean absolute error: 5.0" in told and "The run is over: submitted" in told
+def test_the_mcp_example_runs(toy: Path, tmp_path: Path) -> None:
+    output = run_example("mcp_client.py", toy, cwd=tmp_path)
+    assert "validation mean absolute error: 5.0" in output and "The run is over: submitted" in output
     (folder,) = (tmp_path / "runs").iterdir()
     result = RunFolder(folder).result
     assert result and result.score == 5.0
 
 
 def test_the_notebook_renders_a_run(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    result = run(str(toy), Thorough, out=tmp_path / "run")
+    result = run(str(toy), Repeating, out=tmp_path / "run")
     monkeypatch.setenv("RUN", result.folder)
-    shown = executed(EXAMPLES / "look_at_a_run.ipynb")
+    shown = execute_notebook(EXAMPLES / "look_at_a_run.ipynb")
     assert "no success: not 10% better than the starter" in shown[1]
     assert "Execute Script train.py" in shown[2] and "5.00</div>" in shown[3]
 
 
-def executed(path: Path) -> dict[int, str]:
-    """What the code cells of a notebook show when they are run one after another, as IPython would."""
+def execute_notebook(path: Path) -> dict[int, str]:
+    """Run the code cells of a notebook in order, as IPython would; returns what each one shows."""
     cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
     names: dict[str, object] = {}
     shown = {}
@@ -213,7 +209,7 @@ def test_the_notebook_in_the_repository_was_executed() -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
+    "command",
     [
         ["import_logs.py"],
         ["import_logs.py", "nowhere", "out"],
@@ -224,9 +220,14 @@ def test_the_notebook_in_the_repository_was_executed() -> None:
     ],
     ids=" ".join,
 )
-def test_an_example_tells_a_person_s_mistake_in_one_line(words: list[str], tmp_path: Path) -> None:
-    path = Path(__file__).parents[1] / "examples" / words[0]
-    done = subprocess.run(
-        [sys.executable, path, *words[1:]], cwd=tmp_path, capture_output=True, text=True, check=False
+def test_a_mistake_of_the_user_of_an_example_is_one_line(command: list[str], tmp_path: Path) -> None:
+    script, *arguments = command
+    completed = subprocess.run(
+        [sys.executable, EXAMPLES / script, *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "Error" not in done.stderr, done.stderr
+    assert completed.returncode == 1 and completed.stderr.count("\n") == 1, completed.stderr
+    assert "Error" not in completed.stderr

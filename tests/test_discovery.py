@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,43 +13,44 @@ TWO = "class Two(Agent):\n    def run(self, env): pass\n"
 
 
 @pytest.fixture
-def write(tmp_path: Path):
-    def write_one(text: str) -> str:
+def write_agent(tmp_path: Path) -> Callable[[str], str]:
+    def write(text: str) -> str:
         path = tmp_path / "mine.py"
         path.write_text(text)
         return str(path)
 
-    return write_one
+    return write
 
 
-def test_agents_and_actions_are_found_by_their_files() -> None:
+def test_agents_and_actions_are_found_by_their_file_names() -> None:
     assert {"nothing", "baseline", "reference", "tuner", "human"} <= set(discovery.plugin_names("agents"))
     assert "write_file" in discovery.plugin_names("actions")
     assert "base" not in discovery.plugin_names("agents") + discovery.plugin_names("actions")
 
 
-def test_every_agent_of_the_suite_loads() -> None:
+def test_every_builtin_agent_loads() -> None:
     for name in discovery.plugin_names("agents"):
         assert issubclass(agents.load_agent_class(name), agents.Agent)
 
 
-def test_an_unknown_agent_is_answered_with_those_that_exist() -> None:
+def test_the_error_for_an_unknown_agent_lists_the_available_ones() -> None:
     with pytest.raises(UsageError, match=r"No such agent: 'genius'\. Available: .*tuner.*--agent PATH\.py"):
         agents.load_agent_class("genius")
 
 
-def test_a_file_with_one_agent_gives_that_agent(write) -> None:
-    assert agents.load_agent_class(write(IMPORTS + ONE)).__name__ == "One"
+def test_a_file_with_one_agent_gives_that_agent(write_agent: Callable[[str], str]) -> None:
+    assert agents.load_agent_class(write_agent(IMPORTS + ONE)).__name__ == "One"
 
 
-def test_other_names_for_the_agent_and_abstract_ones_do_not_count(write) -> None:
-    halfway = "class Halfway(Agent):\n    @abstractmethod\n    def think(self): ...\n"
-    whole = "class Whole(Halfway):\n    def think(self): pass\n    def run(self, env): pass\nAlias = Whole\n"
-    assert agents.load_agent_class(write(IMPORTS + halfway + whole)).__name__ == "Whole"
+def test_aliases_and_abstract_agents_do_not_count(write_agent: Callable[[str], str]) -> None:
+    abstract = "class Abstract(Agent):\n    @abstractmethod\n    def think(self): ...\n"
+    concrete = "class Concrete(Abstract):\n    def think(self): pass\n    def run(self, env): pass\n"
+    alias = "Alias = Concrete\n"
+    assert agents.load_agent_class(write_agent(IMPORTS + abstract + concrete + alias)).__name__ == "Concrete"
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("text", "message"),
     [
         (IMPORTS, "must define exactly one Agent, but defines 0"),
         (IMPORTS + ONE + TWO, "must define exactly one Agent, but defines 2"),
@@ -60,26 +62,28 @@ def test_other_names_for_the_agent_and_abstract_ones_do_not_count(write) -> None
         ("\0", "cannot be imported"),
     ],
 )
-def test_a_file_that_holds_no_agent_is_one_line(write, text: str, sentence: str) -> None:
-    with pytest.raises(UsageError, match=sentence) as caught:
-        agents.load_agent_class(write(text))
+def test_a_file_without_exactly_one_agent_is_one_line(
+    write_agent: Callable[[str], str], text: str, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        agents.load_agent_class(write_agent(text))
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
     for path in (tmp_path / "missing.py", tmp_path):
         with pytest.raises(UsageError, match="No such file: "):
             discovery.load_module_from_file(path)
 
 
-def test_an_agent_that_cannot_be_made_is_one_line(write) -> None:
-    kind = agents.load_agent_class(write(IMPORTS + ONE + "    def __init__(self): pass\n"))
+def test_an_agent_that_cannot_be_created_is_one_line(write_agent: Callable[[str], str]) -> None:
+    agent_class = agents.load_agent_class(write_agent(IMPORTS + ONE + "    def __init__(self): pass\n"))
     with pytest.raises(UsageError, match="The agent One cannot be created: TypeError"):
-        agents.instantiate_agent(kind, 0)
+        agents.instantiate_agent(agent_class, 0)
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "sentence"),
+    ("name", "options", "message"),
     [
         ("act", {"window": 0}, "The option window of Act should be greater than 0, not 0"),
         ("react", {"window": -1}, "The option window of React should be greater than 0, not -1"),
@@ -98,17 +102,21 @@ def test_an_agent_that_cannot_be_made_is_one_line(write) -> None:
         ("command", {"command": "x\0"}, "contains a NUL character"),
     ],
 )
-def test_an_option_that_no_run_could_go_by_is_one_line_before_it_begins(
-    name: str, options: dict[str, object], sentence: str
+def test_an_invalid_option_is_one_line_before_the_run_starts(
+    name: str, options: dict[str, object], message: str
 ) -> None:
-    with pytest.raises(UsageError, match=sentence) as caught:
+    with pytest.raises(UsageError, match=message) as caught:
         agents.instantiate_agent(agents.load_agent_class(name), 0, options)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("annotation", ["", ": 'Unknown' = None", ": Agent | None = None", ": 3 = None"])
-def test_an_annotation_that_says_nothing_of_data_holds_nothing_up(write, annotation: str) -> None:
-    kind = agents.load_agent_class(
-        write(IMPORTS + ONE + f"    def __init__(self, seed, told{annotation}): self.told = told\n")
+def test_an_annotation_that_cannot_be_checked_is_ignored(
+    write_agent: Callable[[str], str], annotation: str
+) -> None:
+    agent_class = agents.load_agent_class(
+        write_agent(
+            IMPORTS + ONE + f"    def __init__(self, seed, option{annotation}): self.option = option\n"
+        )
     )
-    assert vars(agents.instantiate_agent(kind, 0, {"told": 5}))["told"] == 5
+    assert vars(agents.instantiate_agent(agent_class, 0, {"option": 5}))["option"] == 5

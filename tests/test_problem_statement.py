@@ -1,4 +1,4 @@
-"""Every way to play shows the same text: the task's description, and the resources and limits of the run."""
+"""Agents and adapters all show the same text: the task's description, and the run's resources and limits."""
 
 import io
 import sys
@@ -23,7 +23,7 @@ from mlagentbench.runner.folder import RunFolder
 from mlagentbench.system.hardware import detect_hardware
 from mlagentbench.task import Task
 
-ASKING = [
+AGENTS_WITH_MODEL = [
     name
     for name in discovery.plugin_names("agents")
     if agents.load_agent_class(name).needs_model and name != "command"  # it is a program, tested below
@@ -33,7 +33,7 @@ OpenEnv = Callable[..., Environment]
 Variant = Callable[..., Path]
 
 
-def test_it_is_the_description_and_the_limits_of_the_run(toy: Path) -> None:
+def test_the_problem_statement_is_the_description_and_the_limits_of_the_run(toy: Path) -> None:
     limits = Limits(
         steps=1200, hours=5, script_minutes=90, memory_gb=6.5, disk_gb=3, files=5000, processes=64
     )
@@ -47,12 +47,12 @@ def test_it_is_the_description_and_the_limits_of_the_run(toy: Path) -> None:
         "64 processes",
         "3 GB and 5,000 files",
     ]
-    for words in (*stated, "1,200 steps or 5 hours of wall-clock time."):
-        assert words in text
+    for phrase in (*stated, "1,200 steps or 5 hours of wall-clock time."):
+        assert phrase in text
 
 
 @pytest.mark.parametrize(
-    ("limits", "words"),
+    ("limits", "phrase"),
     [
         ({"hours": 1}, "or 1 hour of wall-clock time."),
         ({"hours": 0.5}, "or 30 minutes of wall-clock time."),
@@ -61,13 +61,13 @@ def test_it_is_the_description_and_the_limits_of_the_run(toy: Path) -> None:
         ({"memory_gb": 100}, "may use 32 GB of memory"),  # the machine has no more
     ],
 )
-def test_limits_are_stated_in_plain_units(toy: Path, limits: dict[str, float], words: str) -> None:
+def test_limits_are_stated_in_readable_units(toy: Path, limits: dict[str, float], phrase: str) -> None:
     task = Task.load(str(toy))
-    assert words in build_problem_statement(task, "open", Limits.model_validate(limits), MACHINE)
+    assert phrase in build_problem_statement(task, "open", Limits.model_validate(limits), MACHINE)
 
 
 @pytest.mark.parametrize(
-    ("gpu", "names", "words"),
+    ("gpu", "names", "phrase"),
     [
         ("0", "NVIDIA H200", "1 GPU (NVIDIA H200)"),
         ("0,2", "NVIDIA H200; NVIDIA H200; NVIDIA H200", "2 GPUs (NVIDIA H200)"),
@@ -75,34 +75,38 @@ def test_limits_are_stated_in_plain_units(toy: Path, limits: dict[str, float], w
         ("0", "", "1 GPU."),
     ],
 )
-def test_granted_gpus_are_named(toy: Path, gpu: str, names: str, words: str) -> None:
+def test_granted_gpus_are_named(toy: Path, gpu: str, names: str, phrase: str) -> None:
     hardware = MACHINE.replace(gpu=names)
-    assert words in build_problem_statement(Task.load(str(toy)), "open", Limits(), hardware, gpu)
+    assert phrase in build_problem_statement(Task.load(str(toy)), "open", Limits(), hardware, gpu)
 
 
-def test_a_resumed_run_states_the_machine_on_which_it_began(open_env: OpenEnv) -> None:
+def test_a_resumed_run_states_the_machine_on_which_it_started(open_env: OpenEnv) -> None:
     env = open_env()
     assert env.problem_statement == open_env().problem_statement
     assert f"{env.spec.hardware.cores} CPU core" in env.problem_statement
 
 
-@pytest.mark.parametrize("name", ASKING)
-def test_an_agent_shows_it_to_its_model(name: str, open_env: OpenEnv) -> None:
-    model = FakeModel([ModelFault("one question is enough")])
+@pytest.mark.parametrize("name", AGENTS_WITH_MODEL)
+def test_every_agent_shows_the_problem_statement_to_its_model(name: str, open_env: OpenEnv) -> None:
+    model = FakeModel([ModelFault("the first prompt is enough")])
     env = open_env(models={"main": model})
     with pytest.raises(ModelFault):
         agents.load_agent_class(name)().run(env)
     assert env.problem_statement.strip() in "\n".join(message.text for message in model.prompts[0].messages)
 
 
-def test_a_person_reads_it(env: Environment, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
+def test_a_person_reads_the_problem_statement(
+    env: Environment, capsys: pytest.CaptureFixture[str], monkeypatch
+) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     with pytest.raises(KeyboardInterrupt):
         Human().run(env)
     assert env.problem_statement.strip() in capsys.readouterr().err
 
 
-def test_a_program_gets_it_as_an_argument_and_as_a_file(open_env: OpenEnv) -> None:
+def test_an_external_program_gets_the_problem_statement_as_an_argument_and_as_a_file(
+    open_env: OpenEnv,
+) -> None:
     env = open_env(models={"main": FakeModel([])})
     code = "import shutil, sys; open('argument', 'w').write(sys.argv[1]); shutil.copy(sys.argv[2], 'file')"
     Command(command=f'python -c "{code}" {{description}} {{task}}').run(env)
@@ -112,7 +116,7 @@ def test_a_program_gets_it_as_an_argument_and_as_a_file(open_env: OpenEnv) -> No
         assert "Each of your requests to the model counts as one step." in text
 
 
-def test_gymnasium_observes_it(toy: Path, tmp_path: Path) -> None:
+def test_gymnasium_observes_the_problem_statement(toy: Path, tmp_path: Path) -> None:
     env = ResearchEnv(str(toy), out=tmp_path, limits={"steps": 7})
     _, info = env.reset()
     spec = RunFolder(Path(info["folder"])).spec
@@ -121,7 +125,7 @@ def test_gymnasium_observes_it(toy: Path, tmp_path: Path) -> None:
     assert "7 steps" in statement and statement.strip() in info["text"]
 
 
-def test_inspect_has_it_in_the_sample_and_in_an_exported_log(
+def test_inspect_has_the_problem_statement_in_the_sample_and_in_an_exported_log(
     toy: Path, tmp_path: Path, play: Callable[..., Result]
 ) -> None:
     task = folder_task(task_folder=str(toy), runs=str(tmp_path), steps=7, hours=2)
@@ -151,16 +155,16 @@ def test_placeholders_are_filled_for_each_edition_and_other_braces_stay(variant:
 
 
 @pytest.mark.parametrize(
-    ("paper", "description", "sentence"),
+    ("paper", "description", "message"),
     [
         ("", "There are {{rows}} rows.", "Task toy: edition paper lacks the placeholder 'rows'"),
         (PAPER, "There are some rows.", "Task toy: description.md does not use the placeholder 'rows'"),
     ],
 )
 def test_a_placeholder_that_is_missing_or_unused_is_an_error(
-    paper: str, description: str, sentence: str, variant: Variant
+    paper: str, description: str, message: str, variant: Variant
 ) -> None:
-    with pytest.raises(UsageError, match=sentence):
+    with pytest.raises(UsageError, match=message):
         Task.load(str(variant({"task.toml": EDITIONS + paper, "description.md": description})))
 
 

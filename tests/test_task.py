@@ -14,7 +14,7 @@ def test_a_task_is_found_by_its_folder_and_by_its_name(toy: Path) -> None:
         assert Task.load(name).load_name == name
 
 
-def test_an_unknown_task_is_answered_with_those_that_exist() -> None:
+def test_the_error_for_an_unknown_task_lists_the_available_ones() -> None:
     with pytest.raises(UsageError, match=r"No such task: 'nonsense'\. Available: "):
         Task.load("nonsense")
 
@@ -22,13 +22,15 @@ def test_an_unknown_task_is_answered_with_those_that_exist() -> None:
 @pytest.mark.parametrize(
     "part", ["description.md", "starter", "grade.py", "prepare.py", "reference", "task.toml"]
 )
-def test_a_missing_part_is_named(part: str, variant: Callable[..., Path]) -> None:
+def test_the_error_for_an_incomplete_task_names_the_missing_part(
+    part: str, variant: Callable[..., Path]
+) -> None:
     with pytest.raises(UsageError, match=f"Task toy: .*{part} is missing"):
         Task.load(str(variant({part: None})))
 
 
 TOML = (Path(__file__).parent / "toy" / "task.toml").read_text()
-BROKEN = {
+INVALID_TOML = {
     "bad TOML": ("title = ", "not valid TOML"),
     "unknown key": (TOML.replace("better", "beter"), "beter: no such key"),
     "unknown limit": (TOML.replace("processes = 64", "proceses = 64"), "limits.proceses: no such key"),
@@ -38,7 +40,7 @@ BROKEN = {
         TOML.replace("hours = 0.5", "hours = -1"),
         "limits.hours: input should be greater than 0",
     ),
-    "baseline that is no number": (
+    "baseline that is not a number": (
         TOML.replace("mean = 5.0", "mean = nan"),
         "mean: input should be a finite number",
     ),
@@ -49,30 +51,30 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize(("text", "sentence"), BROKEN.values(), ids=BROKEN.keys())
-def test_a_broken_task_toml_is_one_clear_line(text: str, sentence: str, variant: Callable[..., Path]) -> None:
-    with pytest.raises(UsageError, match=sentence) as caught:
+@pytest.mark.parametrize(("text", "message"), INVALID_TOML.values(), ids=INVALID_TOML.keys())
+def test_an_invalid_task_toml_is_one_line(text: str, message: str, variant: Callable[..., Path]) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
         Task.load(str(variant({"task.toml": text})))
     assert "task.toml" in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_files_that_are_no_text_are_one_clear_line(variant: Callable[..., Path]) -> None:
+def test_a_description_that_is_not_text_is_one_line(variant: Callable[..., Path]) -> None:
     folder = variant({})
     (folder / "description.md").write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match=r"Cannot read .*description\.md: "):
         Task.load(str(folder))
 
 
-def test_an_unknown_edition_is_answered_with_those_that_exist(toy: Path) -> None:
+def test_the_error_for_an_unknown_edition_lists_the_available_ones(toy: Path) -> None:
     with pytest.raises(UsageError, match=r"Task toy has no edition 'paper'\. Available: open\."):
         Task.load(str(toy)).edition("paper")
 
 
-def test_the_hash_follows_what_counts_and_nothing_else(variant: Callable[..., Path]) -> None:
-    one = Task.load(str(variant({}, "one")))
-    documented = Task.load(str(variant({"README.md": "other words"}, "two")))
+def test_the_hash_covers_everything_except_the_readme(variant: Callable[..., Path]) -> None:
+    original = Task.load(str(variant({}, "one")))
+    documented = Task.load(str(variant({"README.md": "other text"}, "two")))
     harder = Task.load(str(variant({"description.md": "Something else."}, "three")))
     laxer = Task.load(str(variant({"grade.py": "def grade(submission, private): return 0.0\n"}, "four")))
-    assert one.hash == documented.hash
-    assert len({one.hash, harder.hash, laxer.hash}) == 3
-    assert one.grader_hash == harder.grader_hash != laxer.grader_hash
+    assert original.hash == documented.hash
+    assert len({original.hash, harder.hash, laxer.hash}) == 3
+    assert original.grader_hash == harder.grader_hash != laxer.grader_hash

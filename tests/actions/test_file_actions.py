@@ -6,7 +6,7 @@ import pytest
 from mlagentbench.environment.environment import Environment
 
 Do = Callable[..., str]
-OUTSIDE = [
+PATHS_OUTSIDE = [
     "..",
     "../run.json",
     "/etc/passwd",
@@ -23,17 +23,17 @@ def test_files_are_written_read_appended_and_copied(env: Environment, do: Do) ->
         do(env, "Append File", file_name="./notes//one.txt", content="b\n") == "Appended to ./notes//one.txt."
     )
     assert do(env, "Append File", file_name="new.txt", content="c") == "Appended to new.txt."
-    seen = do(env, "Copy File", source="notes/one.txt", destination="far/away/two.txt")
-    assert seen == "Copied notes/one.txt to far/away/two.txt."
+    observation = do(env, "Copy File", source="notes/one.txt", destination="far/away/two.txt")
+    assert observation == "Copied notes/one.txt to far/away/two.txt."
     assert do(env, "Read File", file_name="far/away/two.txt") == "a\nb\n"
     assert do(env, "Read File", file_name="/workspace/new.txt") == "c"
     assert do(env, "Write File", file_name="new.txt", content="") == "File new.txt written."
     assert do(env, "Read File", file_name="new.txt") == ""
 
 
-@pytest.mark.parametrize("path", OUTSIDE)
-def test_no_action_leaves_the_workspace(env: Environment, do: Do, path: str) -> None:
-    for seen in (
+@pytest.mark.parametrize("path", PATHS_OUTSIDE)
+def test_no_action_accepts_a_path_outside_the_workspace(env: Environment, do: Do, path: str) -> None:
+    for observation in (
         do(env, "Read File", file_name=path),
         do(env, "Write File", file_name=path, content="x"),
         do(env, "Append File", file_name=path, content="x"),
@@ -44,11 +44,11 @@ def test_no_action_leaves_the_workspace(env: Environment, do: Do, path: str) -> 
         do(env, "Undo Edit Script", script_name=path),
         do(env, "Execute Script", script_name=f"{path}/x.py"),
     ):
-        assert seen.startswith("Error: ") and "outside the workspace" in seen, seen
+        assert observation.startswith("Error: ") and "outside the workspace" in observation, observation
 
 
 @pytest.mark.parametrize(
-    ("path", "sentence"),
+    ("path", "message"),
     [
         ("", "the path is empty"),
         ("missing.txt", "does not exist"),
@@ -60,26 +60,28 @@ def test_no_action_leaves_the_workspace(env: Environment, do: Do, path: str) -> 
         ("x/" * 5000, "too long"),
     ],
 )
-def test_a_path_that_is_no_file_is_explained(env: Environment, do: Do, path: str, sentence: str) -> None:
-    seen = do(env, "Read File", file_name=path)
-    assert seen.startswith("Error: ") and sentence in seen
-    assert len(seen) < 400
+def test_a_path_that_is_not_a_file_is_an_error_with_the_reason(
+    env: Environment, do: Do, path: str, message: str
+) -> None:
+    observation = do(env, "Read File", file_name=path)
+    assert observation.startswith("Error: ") and message in observation
+    assert len(observation) < 400
 
 
-def test_a_long_file_is_cut_with_a_word_on_what_was_cut(env: Environment, do: Do) -> None:
+def test_a_long_file_is_truncated_and_the_number_of_missing_bytes_is_shown(env: Environment, do: Do) -> None:
     do(env, "Write File", file_name="long.txt", content="é" * 15_000)
-    seen = do(env, "Read File", file_name="long.txt")
-    assert seen.startswith("é" * 10_000 + "\n[... 10,000 more bytes of 30,000 not shown ...]")
+    observation = do(env, "Read File", file_name="long.txt")
+    assert observation.startswith("é" * 10_000 + "\n[... 10,000 more bytes of 30,000 not shown ...]")
     do(env, "Write File", file_name="fits.txt", content="x" * 20_000)
     assert do(env, "Read File", file_name="fits.txt") == "x" * 20_000
 
 
-def test_a_file_that_is_no_text_is_shown_as_far_as_it_goes(env: Environment, do: Do) -> None:
+def test_a_binary_file_is_shown_with_replacement_characters(env: Environment, do: Do) -> None:
     (env.context.workspace.root / "binary").write_bytes(b"\xff\x00abc")
     assert do(env, "Read File", file_name="binary") == "\ufffd\x00abc"
 
 
-def test_names_of_every_kind_are_listed_on_one_line_each(env: Environment, do: Do) -> None:
+def test_unusual_file_names_are_listed_on_one_line_each(env: Environment, do: Do) -> None:
     for name in ("with space.txt", "ünïcödé.txt", "emoji 🙂", "two\nlines", "-dash", "tab\there"):
         assert not env.steps or not env.steps[-1].failed
         do(env, "Write File", file_name=name, content="12345")
@@ -101,7 +103,7 @@ def test_names_of_every_kind_are_listed_on_one_line_each(env: Environment, do: D
     assert not env.steps[-1].failed
 
 
-def test_folders_are_listed_and_an_empty_one_says_so(env: Environment, do: Do) -> None:
+def test_folders_are_listed_and_an_empty_one_is_reported(env: Environment, do: Do) -> None:
     assert do(env, "List Files", dir_path="data") == "deep/"
     assert do(env, "List Files", dir_path="data/deep/") == "more.csv (12 B)"
     (env.context.workspace.root / "empty").mkdir()
@@ -110,15 +112,15 @@ def test_folders_are_listed_and_an_empty_one_says_so(env: Environment, do: Do) -
     assert "not a folder" in do(env, "List Files", dir_path="train.py")
 
 
-def test_a_crowded_folder_is_listed_in_part(env: Environment, do: Do) -> None:
-    (env.context.workspace.root / "crowd").mkdir()
+def test_a_folder_with_many_files_is_listed_in_part(env: Environment, do: Do) -> None:
+    (env.context.workspace.root / "many").mkdir()
     for number in range(1100):
-        (env.context.workspace.root / "crowd" / f"{number:04}").touch()
-    listed = do(env, "List Files", dir_path="crowd").split("\n")
+        (env.context.workspace.root / "many" / f"{number:04}").touch()
+    listed = do(env, "List Files", dir_path="many").split("\n")
     assert len(listed) == 1001 and listed[-1] == "... and 100 more"
 
 
-def test_lines_are_inspected_with_their_numbers(env: Environment, do: Do) -> None:
+def test_lines_are_shown_with_their_numbers(env: Environment, do: Do) -> None:
     do(env, "Write File", file_name="a.py", content="".join(f"line {n}\n" for n in range(1, 251)))
 
     def inspect(first: object, last: object) -> str:
@@ -144,23 +146,25 @@ def test_the_lines_of_an_empty_file_and_of_one_without_a_last_newline(env: Envir
     assert "has only 0 lines" in do(
         env, "Inspect Script Lines", script_name="e", start_line_number=1, end_line_number=1
     )
-    seen = do(env, "Inspect Script Lines", script_name="one", start_line_number=1, end_line_number=1)
-    assert seen == f"Lines 1 to 1 of 1:\n    1 {'x' * 500}"
+    observation = do(env, "Inspect Script Lines", script_name="one", start_line_number=1, end_line_number=1)
+    assert observation == f"Lines 1 to 1 of 1:\n    1 {'x' * 500}"
 
 
-def test_a_pipe_in_the_workspace_blocks_nobody(env: Environment, do: Do) -> None:
+def test_a_pipe_in_the_workspace_does_not_block_any_action(env: Environment, do: Do) -> None:
     os.mkfifo(env.context.workspace.root / "pipe")
-    for seen in (
+    for observation in (
         do(env, "Read File", file_name="pipe"),
         do(env, "Append File", file_name="pipe", content="x"),
         do(env, "Copy File", source="pipe", destination="x"),
         do(env, "Write File", file_name="pipe", content="x"),
     ):
-        assert seen.startswith("Error: ")
+        assert observation.startswith("Error: ")
     assert "pipe (not a regular file)" in do(env, "List Files")
 
 
-def test_help_is_there_only_where_somebody_can_give_it(open_env: Callable[..., Environment], do: Do) -> None:
+def test_request_help_is_available_only_in_interactive_runs(
+    open_env: Callable[..., Environment], do: Do
+) -> None:
     assert "No such action" in do(open_env(), "Request Help", request="?")
     interactive = open_env("interactive", person=lambda request: f"you said {request}")
     assert do(interactive, "Request Help", request="help") == "you said help"

@@ -3,14 +3,14 @@ from collections.abc import Callable
 from mlagentbench.environment.environment import Environment
 
 Do = Callable[..., str]
-Open = Callable[..., Environment]
+OpenEnv = Callable[..., Environment]
 
 
 def repl(env: Environment, do: Do, command: str) -> str:
     return do(env, "Python REPL", command=command)
 
 
-def test_variables_live_from_step_to_step(env: Environment, do: Do) -> None:
+def test_variables_are_kept_between_steps(env: Environment, do: Do) -> None:
     assert repl(env, do, "x = 20") == "(no output)"
     do(env, "List Files")
     assert repl(env, do, "x + 1") == "21"
@@ -20,7 +20,7 @@ def test_variables_live_from_step_to_step(env: Environment, do: Do) -> None:
     assert repl(env, do, "x") == "20"
 
 
-def test_it_works_on_the_files_of_the_workspace(env: Environment, do: Do) -> None:
+def test_the_interpreter_shares_the_files_of_the_workspace(env: Environment, do: Do) -> None:
     repl(env, do, "open('made.txt', 'w').write('by the interpreter')")
     assert do(env, "Read File", file_name="made.txt") == "by the interpreter"
     do(env, "Write File", file_name="given.txt", content="by an action")
@@ -28,14 +28,16 @@ def test_it_works_on_the_files_of_the_workspace(env: Environment, do: Do) -> Non
     assert "read-only" in repl(env, do, "open('questions.csv', 'w')").lower()
 
 
-def test_an_interpreter_that_ends_is_replaced_and_the_agent_is_told(env: Environment, do: Do) -> None:
+def test_an_interpreter_that_exits_is_replaced_and_the_observation_says_so(env: Environment, do: Do) -> None:
     repl(env, do, "x = 1")
-    seen = repl(env, do, "import os; os._exit(3)")
-    assert seen.startswith("[exit code 3, ") and "The interpreter ended" in seen
+    observation = repl(env, do, "import os; os._exit(3)")
+    assert observation.startswith("[exit code 3, ") and "The interpreter ended" in observation
     assert "NameError" in repl(env, do, "x")
 
 
-def test_an_endless_command_is_cut_and_not_repeated_by_a_resume(open_env: Open, do: Do) -> None:
+def test_a_command_that_hits_the_time_limit_is_killed_and_not_repeated_on_resume(
+    open_env: OpenEnv, do: Do
+) -> None:
     commands = ["x = 1", "while True: pass", "y = 2"]
     env = open_env(script_minutes=0.7 / 60)
     for command in commands:
@@ -49,8 +51,8 @@ def test_an_endless_command_is_cut_and_not_repeated_by_a_resume(open_env: Open, 
     assert "NameError" in repl(env, do, "x")
 
 
-def test_a_resume_rebuilds_the_variables_and_leaves_files_and_outputs_as_they_were(
-    open_env: Open, do: Do
+def test_resuming_restores_the_variables_and_leaves_files_and_outputs_unchanged(
+    open_env: OpenEnv, do: Do
 ) -> None:
     commands = ["n = len(open('train.py').read())", "open('log', 'a').write('once')", "print(n)"]
 
@@ -68,7 +70,7 @@ def test_a_resume_rebuilds_the_variables_and_leaves_files_and_outputs_as_they_we
     outputs = {path.name: path.stat().st_mtime_ns for path in first.context.outputs_dir.iterdir()}
     env = open_env()
     act(env)
-    assert repl(env, do, "n") == length  # of the train.py that was there at that step
+    assert repl(env, do, "n") == length  # the length of train.py at that step
     assert do(env, "Read File", file_name="log") == "once+"
     assert do(env, "Read File", file_name="train.py") == "other"
     assert (
@@ -77,7 +79,7 @@ def test_a_resume_rebuilds_the_variables_and_leaves_files_and_outputs_as_they_we
     )
 
 
-def test_what_it_started_stands_still_between_steps(env: Environment, do: Do) -> None:
+def test_threads_of_the_interpreter_are_paused_between_steps(env: Environment, do: Do) -> None:
     code = "import threading, time\ndef tick():\n    while True: open('ticks', 'a').write('.')\n"
     repl(env, do, code + "threading.Thread(target=tick, daemon=True).start(); time.sleep(0.2)")
     ticks = env.context.workspace.root / "ticks"
@@ -86,36 +88,36 @@ def test_what_it_started_stands_still_between_steps(env: Environment, do: Do) ->
     assert ticks.stat().st_mtime_ns == before
 
 
-MEET = """
+LISTEN_ON_SOCKETS = """
 import os, socket
 os.mkdir('deep')
-listening = [socket.socket(socket.AF_UNIX) for _ in range(2)]
-for each, place in zip(listening, ('meet', 'deep/meet')):
-    each.bind(place)
-    each.listen()
+listeners = [socket.socket(socket.AF_UNIX) for _ in range(2)]
+for listener, path in zip(listeners, ('socket', 'deep/socket')):
+    listener.bind(path)
+    listener.listen()
 os.chmod('deep', 0o555)
 """
-HAND_OVER = """
+SEND_OPEN_FOLDER = """
 import os, socket
-for place in ('meet', 'deep/meet'):
+for path in ('socket', 'deep/socket'):
     try:
         with socket.socket(socket.AF_UNIX) as client:
-            client.connect(place)
+            client.connect(path)
             socket.send_fds(client, [b'x'], [os.open('/usr', os.O_RDONLY)])
-        print('handed over')
+        print('sent')
     except OSError as error:
         print(error.strerror)
 """
 
 
-def test_a_script_and_the_interpreter_cannot_hand_each_other_open_folders(env: Environment, do: Do) -> None:
-    assert repl(env, do, MEET) == "(no output)"
-    do(env, "Write File", file_name="hand.py", content=HAND_OVER)
-    seen = do(env, "Execute Script", script_name="hand.py")
-    assert "handed over" not in seen and seen.count("No such file or directory") == 2
+def test_a_script_and_the_interpreter_cannot_exchange_file_descriptors(env: Environment, do: Do) -> None:
+    assert repl(env, do, LISTEN_ON_SOCKETS) == "(no output)"
+    do(env, "Write File", file_name="send.py", content=SEND_OPEN_FOLDER)
+    observation = do(env, "Execute Script", script_name="send.py")
+    assert "sent" not in observation and observation.count("No such file or directory") == 2
 
 
-MAPPED = """
+MAP_FILE = """
 import mmap, time
 open('helper.py', 'w').write('VALUE = 1 #')
 file = open('helper.py', 'r+')
@@ -125,8 +127,8 @@ time.sleep(0.05)
 """
 
 
-def test_a_file_that_is_memory_of_the_interpreter_is_recorded_as_it_is(env: Environment, do: Do) -> None:
-    repl(env, do, MAPPED)
-    for number in (2, 3, 4):  # the kernel notes the time of the first change only
+def test_a_memory_mapped_file_is_recorded_with_its_current_content(env: Environment, do: Do) -> None:
+    repl(env, do, MAP_FILE)
+    for number in (2, 3, 4):  # the kernel updates the modification time only once
         repl(env, do, f"memory[8:9] = b'{number}'")
         assert env.context.store.read_content(len(env.steps), "helper.py") == f"VALUE = {number} #".encode()

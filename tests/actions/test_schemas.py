@@ -20,12 +20,12 @@ ARGUMENTS = {
 }
 
 
-def test_the_low_level_actions_have_the_names_and_arguments_of_the_paper() -> None:
+def test_low_level_actions_have_the_names_and_arguments_of_the_paper() -> None:
     assert {name: list(ACTIONS[name].arguments.model_fields) for name in ARGUMENTS} == ARGUMENTS
 
 
 @pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS.keys())
-def test_the_schema_is_made_from_the_signature(action: Action) -> None:
+def test_the_schema_is_derived_from_the_signature(action: Action) -> None:
     schema = json.loads(json.dumps(action.schema))
     assert schema["type"] == "object" and schema["additionalProperties"] is False
     assert list(schema["properties"]) == list(action.arguments.model_fields)
@@ -37,14 +37,14 @@ def test_the_schema_is_made_from_the_signature(action: Action) -> None:
     assert all(f'"{name}": [' in action.usage for name in schema["properties"])
 
 
-def test_numbers_and_defaults_come_from_the_signature() -> None:
+def test_types_and_defaults_come_from_the_signature() -> None:
     lines = ACTIONS["Inspect Script Lines"].schema["properties"]
     assert lines["start_line_number"]["type"] == "integer"
     assert ACTIONS["Execute Script"].schema["required"] == ["script_name"]
     assert ACTIONS["List Files"].schema["properties"]["dir_path"]["default"] == "."
 
 
-def test_only_what_changes_nothing_is_not_snapshotted() -> None:
-    unchanging = {name for name in ARGUMENTS if not ACTIONS[name].changes_workspace}
-    assert unchanging == {"List Files", "Read File", "Inspect Script Lines", "Request Help"}
+def test_only_read_only_actions_take_no_snapshot() -> None:
+    read_only = {name for name in ARGUMENTS if not ACTIONS[name].changes_workspace}
+    assert read_only == {"List Files", "Read File", "Inspect Script Lines", "Request Help"}
     assert [name for name in ARGUMENTS if ACTIONS[name].ends_run] == ["Final Answer"]

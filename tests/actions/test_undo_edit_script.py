@@ -4,7 +4,6 @@ from pathlib import Path
 from mlagentbench.environment.environment import Environment
 
 Do = Callable[..., str]
-NOTHING = "Error: train.py has no change to undo"
 
 
 def undo(env: Environment, do: Do, name: str = "a.py") -> str:
@@ -21,7 +20,7 @@ def run(env: Environment, do: Do, script: str) -> None:
     assert "exit code 0" in do(env, "Execute Script", script_name="script.py")
 
 
-def test_several_undos_in_a_row_go_further_and_further_back(env: Environment, do: Do) -> None:
+def test_several_undos_in_a_row_restore_earlier_and_earlier_versions(env: Environment, do: Do) -> None:
     for text in ("one", "two", "three"):
         do(env, "Write File", file_name="a.py", content=text)
     assert undo(env, do) == "a.py was restored to its state before the last change."
@@ -30,7 +29,7 @@ def test_several_undos_in_a_row_go_further_and_further_back(env: Environment, do
     assert content(env) == "one"
     assert undo(env, do) == "a.py did not exist before its last change; it was removed."
     assert content(env) is None
-    assert undo(env, do).startswith(NOTHING)
+    assert undo(env, do) == "Error: a.py has no change to undo."
 
 
 def test_an_undo_after_new_changes_undoes_those_first(env: Environment, do: Do) -> None:
@@ -46,28 +45,30 @@ def test_an_undo_after_new_changes_undoes_those_first(env: Environment, do: Do) 
 
 
 def test_a_file_that_never_changed_has_nothing_to_undo(env: Environment, do: Do) -> None:
-    assert undo(env, do, "train.py").startswith(NOTHING)
-    assert undo(env, do, "never.py").startswith(NOTHING)
-    assert undo(env, do, "data").endswith("is read-only")
+    assert undo(env, do, "train.py") == "Error: train.py has no change to undo."
+    assert undo(env, do, "never.py") == "Error: never.py has no change to undo."
+    assert undo(env, do, "data").endswith("is read-only.")
     assert "read-only" in undo(env, do, "questions.csv")
 
 
-def test_a_write_of_the_same_content_is_no_change(env: Environment, do: Do) -> None:
+def test_writing_the_same_content_is_not_a_change(env: Environment, do: Do) -> None:
     do(env, "Write File", file_name="a.py", content="one")
     do(env, "Write File", file_name="a.py", content="one")
     undo(env, do)
     assert content(env) is None
 
 
-def test_what_a_script_deleted_comes_back_with_the_folder_above_it(env: Environment, do: Do) -> None:
+def test_undo_restores_a_file_that_a_script_deleted_together_with_its_folder(
+    env: Environment, do: Do
+) -> None:
     do(env, "Write File", file_name="deep/down/a.py", content="precious")
     run(env, do, "import shutil\nshutil.rmtree('deep')\n")
     assert content(env, "deep/down/a.py") is None
-    assert undo(env, do, "deep/down/a.py").endswith("as it was before its last change.")
+    assert undo(env, do, "deep/down/a.py").endswith("was restored to its state before the last change.")
     assert content(env, "deep/down/a.py") == "precious"
 
 
-def test_what_a_script_changed_locked_or_made_a_link_comes_back(env: Environment, do: Do) -> None:
+def test_undo_restores_what_a_script_changed_or_replaced_by_a_link(env: Environment, do: Do) -> None:
     do(env, "Write File", file_name="a.py", content="precious")
     run(env, do, "import os\nos.chmod('a.py', 0o751)\n")
     undo(env, do)
@@ -83,7 +84,7 @@ def test_what_a_script_changed_locked_or_made_a_link_comes_back(env: Environment
     assert content(env) is None
 
 
-def test_a_folder_in_the_place_of_the_file_is_not_removed(env: Environment, do: Do) -> None:
+def test_undo_does_not_remove_a_folder_that_replaced_the_file(env: Environment, do: Do) -> None:
     do(env, "Write File", file_name="a.py", content="one")
     run(env, do, "import os\nos.remove('a.py'); os.mkdir('a.py'); open('a.py/inside', 'w')\n")
     assert "only changes of files can be undone" in undo(env, do)
@@ -91,13 +92,13 @@ def test_a_folder_in_the_place_of_the_file_is_not_removed(env: Environment, do: 
     assert "only changes of files can be undone" in undo(env, do)
 
 
-def test_a_file_whose_folder_became_a_file_cannot_come_back(env: Environment, do: Do) -> None:
+def test_undo_fails_if_the_folder_of_the_file_became_a_file(env: Environment, do: Do) -> None:
     do(env, "Write File", file_name="deep/a.py", content="one")
     run(env, do, "import shutil\nshutil.rmtree('deep'); open('deep', 'w')\n")
     assert "one of its parent folders is no longer a folder" in undo(env, do, "deep/a.py")
 
 
-def test_an_undo_that_failed_does_not_count(env: Environment, do: Do) -> None:
+def test_a_failed_undo_does_not_count(env: Environment, do: Do) -> None:
     do(env, "Undo Edit Script")
     do(env, "Undo Edit Script", script_name=5)
     undo(env, do)
@@ -107,7 +108,7 @@ def test_an_undo_that_failed_does_not_count(env: Environment, do: Do) -> None:
     assert content(env) == "one"
 
 
-def test_undos_survive_a_resume(open_env: Callable[..., Environment], do: Do) -> None:
+def test_undos_are_replayed_on_resume(open_env: Callable[..., Environment], do: Do) -> None:
     def act(env: Environment) -> None:
         for text in ("one", "two", "three"):
             do(env, "Write File", file_name="a.py", content=text)

@@ -67,8 +67,8 @@ def test_scores_usage_and_settings_are_included(log):
     assert math.isnan(value["score"])
     assert {score.name for score in read.results.scores} == {"success", "valid"}
     assert {role: usage.total_tokens for role, usage in sample.role_usage.items()} == {"main": 40, "fast": 40}
-    assert read.stats.model_usage["parrot"].total_tokens == result.tokens == 80
-    assert sample.model_usage["parrot"].total_cost == pytest.approx(result.dollars)
+    assert read.stats.model_usage["fake"].total_tokens == result.tokens == 80
+    assert sample.model_usage["fake"].total_cost == pytest.approx(result.dollars)
     assert (read.eval.task, read.eval.solver, sample.metadata["run_folder"]) == (
         "mlagentbench/toy",
         "played",

@@ -1,4 +1,4 @@
-"""Outside programs in the sandbox: what they do lands in the workspace, and only our model answers them."""
+"""External programs in the sandbox: they change the workspace, and reach no model but the one of the run."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.run import execute_run
 from mlagentbench.runner.setup import Setup
 
-ASKING = """
+ASK_FUNCTION = """
 import json, os, sys, urllib.request
 
 def ask(text, path="/v1/chat/completions"):
@@ -34,11 +34,11 @@ def ask(text, path="/v1/chat/completions"):
         return answer["output"][0]["content"][0]["text"]
     return answer["content"][0]["text"]
 """
-WORKING = (
-    ASKING
+PROGRAM = (
+    ASK_FUNCTION
     + """
 print("the task:", open(sys.argv[1]).read()[:20])
-guess = ask("what shall I guess?")
+guess = ask("what should I guess?")
 print("I guess", guess)
 open("guess.txt", "w").write(guess)
 script = ask("and the script?", "/v1/messages")
@@ -51,20 +51,22 @@ PERFECT = """ids = [line.strip() for line in open("questions.csv")][1:]
 open("submission.csv", "w").write("id,value\\n" + "".join(f"{i},{i}\\n" for i in ids))
 print("validation mean absolute error: 0.0")
 """
-SAID = ["the id", PERFECT, "yes, you are"]
+REPLIES = ["the id", PERFECT, "yes, you are"]
 Attempt = Callable[..., Result]
 
 
 @pytest.fixture
 def attempt(setup: Setup, tmp_path: Path) -> Attempt:
-    """A run of a program that is written here, or its continuation."""
+    """Runs a program with a model, or resumes its run."""
 
-    def go(source: str, parrot: FakeModel, name: str = "run", setup: Setup = setup, **limits: Any) -> Result:
+    def run_program(
+        source: str, model: FakeModel, name: str = "run", setup: Setup = setup, **limits: Any
+    ) -> Result:
         folder = tmp_path / "program"
         folder.mkdir(exist_ok=True)
         (folder / "main.py").write_text(source)
         agent = Command(command="python /opt/program/main.py {task}", program=str(folder))
-        agent.models = {"main": parrot}
+        agent.models = {"main": model}
         path = tmp_path / name
         if (path / "run.json").is_file():
             run_folder = RunFolder(path)
@@ -76,11 +78,11 @@ def attempt(setup: Setup, tmp_path: Path) -> Attempt:
             run_folder.rewind(None, from_start=True)
             return execute_run(setup, agent, run_folder)
 
-    return go
+    return run_program
 
 
-def test_its_edits_land_in_the_workspace_and_are_graded(attempt: Attempt, tmp_path: Path) -> None:
-    result = attempt(WORKING, FakeModel(SAID))
+def test_the_edits_of_a_program_are_recorded_and_graded(attempt: Attempt, tmp_path: Path) -> None:
+    result = attempt(PROGRAM, FakeModel(REPLIES))
     assert (result.ending, result.score, result.success, result.tokens) == ("submitted", 0.0, True, 120), (
         result.note
     )
@@ -95,11 +97,13 @@ def test_its_edits_land_in_the_workspace_and_are_graded(attempt: Attempt, tmp_pa
     assert steps[3].execution and steps[3].execution.exit_code == 0
 
 
-def test_every_question_is_a_step_with_its_snapshot(attempt: Attempt, tmp_path: Path, setup: Setup) -> None:
-    attempt(WORKING, FakeModel(SAID))
+def test_every_model_call_of_a_program_is_a_step_with_a_snapshot(
+    attempt: Attempt, tmp_path: Path, setup: Setup
+) -> None:
+    attempt(PROGRAM, FakeModel(REPLIES))
     store = RunFolder(tmp_path / "run").open_store(setup.data, writable=False)
-    there = [{"guess.txt", "submission.csv"} & store.state(step).keys() for step in range(5)]
-    assert there == [
+    created = [{"guess.txt", "submission.csv"} & store.state(step).keys() for step in range(5)]
+    assert created == [
         set(),
         set(),
         {"guess.txt"},
@@ -108,11 +112,13 @@ def test_every_question_is_a_step_with_its_snapshot(attempt: Attempt, tmp_path: 
     ]
 
 
-def test_its_questions_are_recorded_with_the_whole_prompt(attempt: Attempt, tmp_path: Path) -> None:
-    attempt(WORKING, FakeModel(SAID))
+def test_model_calls_of_a_program_are_recorded_with_the_whole_prompt(
+    attempt: Attempt, tmp_path: Path
+) -> None:
+    attempt(PROGRAM, FakeModel(REPLIES))
     calls = list(RunFolder(tmp_path / "run").calls())
     assert [call.prompt.messages[-1].text for call in calls] == [
-        "what shall I guess?",
+        "what should I guess?",
         "and the script?",
         "am I done?",
     ]
@@ -120,114 +126,117 @@ def test_its_questions_are_recorded_with_the_whole_prompt(attempt: Attempt, tmp_
 
 
 @pytest.mark.parametrize("kept", range(4))
-def test_a_resumed_run_hears_the_recorded_replies_and_ends_the_same(
+def test_a_resumed_run_gets_the_recorded_replies_and_ends_the_same(
     attempt: Attempt, tmp_path: Path, kept: int
 ) -> None:
-    attempt(WORKING, FakeModel(SAID))
+    attempt(PROGRAM, FakeModel(REPLIES))
     folder = RunFolder(tmp_path / "run")
-    whole = [(step.call, step.observation.partition("]")[2]) for step in folder.steps()]
+    original = [(step.call, step.observation.partition("]")[2]) for step in folder.steps()]
     lines = folder.model_calls.path.read_text().splitlines(keepends=True)
-    folder.model_calls.path.write_text("".join(lines[:kept]) + '{"torn')
+    folder.model_calls.path.write_text("".join(lines[:kept]) + '{"incomplete')
     (folder.path / "result.json").unlink()
-    parrot = FakeModel(SAID)
-    result = attempt(WORKING, parrot)
-    assert (result.score, result.tokens, len(parrot.prompts)) == (0.0, 120, 3 - kept)
-    assert [(step.call, step.observation.partition("]")[2]) for step in folder.steps()] == whole
+    model = FakeModel(REPLIES)
+    result = attempt(PROGRAM, model)
+    assert (result.score, result.tokens, len(model.prompts)) == (0.0, 120, 3 - kept)
+    assert [(step.call, step.observation.partition("]")[2]) for step in folder.steps()] == original
 
 
-def test_nothing_else_of_the_network_is_reachable_and_no_key_is_there(
-    attempt: Attempt, tmp_path: Path
-) -> None:
+def test_a_program_reaches_no_network_and_no_api_key(attempt: Attempt, tmp_path: Path) -> None:
     os.environ["OPENAI_API_KEY"] = "sk-canary-0123456789"
     try:
-        source = ASKING + (
+        source = ASK_FUNCTION + (
             "import socket\n"
-            "for place in (('1.1.1.1', 53), ('10.0.2.2', 80), ('127.0.0.1', 22)):\n"
-            "    try:\n        socket.create_connection(place, 1); print('REACHED', place)\n"
-            "    except OSError as error:\n        print('no', place)\n"
+            "for address in (('1.1.1.1', 53), ('10.0.2.2', 80), ('127.0.0.1', 22)):\n"
+            "    try:\n        socket.create_connection(address, 1); print('REACHED', address)\n"
+            "    except OSError as error:\n        print('no', address)\n"
             "print(sorted(os.listdir('/sys/class/net')) if os.path.isdir('/sys/class/net') else 'no /sys')\n"
             "print(dict(os.environ))\nprint(ask('x'))\n"
         )
         attempt(source, FakeModel(["fine"]))
     finally:
         del os.environ["OPENAI_API_KEY"]
-    everything = b"".join(path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file())
-    assert b"sk-canary" not in everything and b"REACHED" not in everything and b"fine" in everything
-    assert b"'OPENAI_API_KEY': 'none-needed'" in everything
+    recorded = b"".join(path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file())
+    assert b"sk-canary" not in recorded and b"REACHED" not in recorded and b"fine" in recorded
+    assert b"'OPENAI_API_KEY': 'none-needed'" in recorded
 
 
-def test_a_used_up_budget_ends_the_program(attempt: Attempt, tmp_path: Path) -> None:
-    endless = ASKING + "while True:\n    print(ask('more'))\n"
+def test_an_exhausted_budget_ends_the_program(attempt: Attempt, tmp_path: Path) -> None:
+    endless = ASK_FUNCTION + "while True:\n    print(ask('more'))\n"
     result = attempt(endless, FakeModel(["x"] * 99), tokens=121)
     assert (result.ending, result.tokens) == ("tokens", 120)
     result = attempt(endless, FakeModel(["x"] * 99), "steps", steps=5)
     assert (result.ending, result.steps) == ("steps", 5)
 
 
-def test_a_program_that_never_asks_is_stopped_by_the_clock(
+def test_a_program_that_never_asks_the_model_is_stopped_at_the_time_limit(
     attempt: Attempt, until: Callable[..., None]
 ) -> None:
     result = attempt("while True: pass\n", FakeModel([]), hours=0.0004)
     assert result.ending == "time"
-    until(lambda: not processes("/opt/program/main.py"))  # others of another test may be there for a moment
+    until(lambda: not processes_running("/opt/program/main.py"))  # a test in parallel may run one, too
 
 
-def processes(mark: str) -> list[str]:
-    found = []
+def processes_running(program: str) -> list[str]:
+    pids = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = path.read_bytes().split(b"\0")
         except OSError:
             continue
-        if mark.encode() in words and b"bwrap" not in words[0]:
-            found.append(path.parent.name)
-    return found
+        if program.encode() in words and b"bwrap" not in words[0]:
+            pids.append(path.parent.name)
+    return pids
 
 
-ODD = {
-    "that fails": ("1 / 0", "ZeroDivisionError", "exit code 1"),
-    "that is killed": ("import os; os.kill(os.getpid(), 9)", "", "exit code 137"),
-    "that hangs up": (
-        ASKING + "import socket\ns = socket.create_connection(('127.0.0.1', 8791))\n"
-        "s.sendall(b'POST /v1/messages HTTP/1.1\\r\\nContent-Length: 50\\r\\n\\r\\n{')\ns.close()\nprint('left')",
+UNUSUAL_PROGRAMS = {
+    "fails": ("1 / 0", "ZeroDivisionError", "exit code 1"),
+    "is killed": ("import os; os.kill(os.getpid(), 9)", "", "exit code 137"),
+    "closes the connection": (
+        ASK_FUNCTION + "import socket\ns = socket.create_connection(('127.0.0.1', 8791))\n"
+        "s.sendall(b'POST /v1/messages HTTP/1.1\\r\\nContent-Length: 50\\r\\n\\r\\n{')\n"
+        "s.close()\nprint('left')",
         "left",
         "exit code 0",
     ),
-    "that talks nonsense": (
-        ASKING + "try:\n    ask('x', '/v1/nothing')\nexcept Exception as error:\n    print('heard', error)",
-        "heard HTTP Error 404",
+    "asks for an unknown path": (
+        ASK_FUNCTION
+        + "try:\n    ask('x', '/v1/nothing')\nexcept Exception as error:\n    print('got', error)",
+        "got HTTP Error 404",
         "exit code 0",
     ),
 }
 
 
-@pytest.mark.parametrize(("source", "said", "how"), ODD.values(), ids=ODD.keys())
-def test_an_odd_program_ends_and_what_it_left_is_graded(
-    attempt: Attempt, tmp_path: Path, source: str, said: str, how: str
+@pytest.mark.parametrize(
+    ("source", "output", "outcome"), UNUSUAL_PROGRAMS.values(), ids=UNUSUAL_PROGRAMS.keys()
+)
+def test_however_a_program_ends_its_workspace_is_graded(
+    attempt: Attempt, tmp_path: Path, source: str, output: str, outcome: str
 ) -> None:
     result = attempt(source, FakeModel([]))
     assert (result.ending, result.note) == ("submitted", "submission.csv is missing")
-    seen = RunFolder(tmp_path / "run").steps()[0].observation
-    assert how in seen and said in seen
+    observation = RunFolder(tmp_path / "run").steps()[0].observation
+    assert outcome in observation and output in observation
 
 
-def test_a_prompt_that_is_too_long_is_told_to_the_program(attempt: Attempt, tmp_path: Path) -> None:
-    source = ASKING + (
+def test_a_program_gets_an_error_for_a_prompt_that_is_too_long(attempt: Attempt, tmp_path: Path) -> None:
+    source = ASK_FUNCTION + (
         "import urllib.error\ntry:\n    ask('x' * 1000)\n"
-        "except urllib.error.HTTPError as error:\n    print(error.code, error.read().decode())\nprint(ask('x'))"
+        "except urllib.error.HTTPError as error:\n    print(error.code, error.read().decode())\n"
+        "print(ask('x'))"
     )
     attempt(source, FakeModel([PromptTooLong("9 tokens at most"), "better"]))
-    seen = RunFolder(tmp_path / "run").steps()[-2].observation
-    assert "400" in seen and "context_length_exceeded" in seen and "better" in seen
+    observation = RunFolder(tmp_path / "run").steps()[-2].observation
+    assert "400" in observation and "context_length_exceeded" in observation and "better" in observation
 
 
-def test_a_provider_that_fails_is_a_fault_of_the_run(attempt: Attempt) -> None:
-    result = attempt(ASKING + "ask('x')", FakeModel([ModelFault("gone")]))
+def test_a_failing_provider_is_a_fault(attempt: Attempt) -> None:
+    result = attempt(ASK_FUNCTION + "ask('x')", FakeModel([ModelFault("gone")]))
     assert (result.ending, result.note) == ("fault", "ModelFault: gone")
 
 
-def test_several_questions_at_once_are_answered_one_after_another(attempt: Attempt, tmp_path: Path) -> None:
-    source = ASKING + (
+def test_concurrent_model_calls_are_answered_one_after_another(attempt: Attempt, tmp_path: Path) -> None:
+    source = ASK_FUNCTION + (
         "from concurrent.futures import ThreadPoolExecutor\n"
         "with ThreadPoolExecutor(5) as pool:\n    print(sorted(pool.map(ask, 'abcde')))\n"
     )
@@ -236,22 +245,22 @@ def test_several_questions_at_once_are_answered_one_after_another(attempt: Attem
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({}, "needs a command line"),
         ({"command": "'"}, "cannot be parsed"),
         ({"command": "x", "program": "/nowhere"}, "must be a folder; /nowhere is not one"),
     ],
 )
-def test_wrong_options_are_a_sentence(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_wrong_options_are_a_usage_error(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         Command(**options)
 
 
 def test_packages_must_be_pinned(cli: Any, toy: Path, tmp_path: Path) -> None:
     script = tmp_path / "script.txt"
     script.write_text("x")
-    given = (
+    command = (
         "run",
         toy,
         "--agent",
@@ -263,11 +272,11 @@ def test_packages_must_be_pinned(cli: Any, toy: Path, tmp_path: Path) -> None:
         "--out",
         tmp_path / "r",
     )
-    done = cli(*given, "--model", f"scripted:{script}")
-    assert done.returncode == 2 and "requests is not pinned" in done.stderr
+    completed = cli(*command, "--model", f"scripted:{script}")
+    assert completed.returncode == 2 and "requests is not pinned" in completed.stderr
 
 
-MINI = """THOUGHT: look around
+MINI_REPLIES = """THOUGHT: look around
 
 ```mswea_bash_command
 ls && cat train.py
@@ -302,51 +311,50 @@ MINI_VARIABLES = {
 @pytest.mark.slow  # downloads some 80 packages, once
 def test_mini_swe_agent_from_pypi_works_on_a_task(cli: Any, toy: Path, tmp_path: Path) -> None:
     script, out = tmp_path / "script.txt", tmp_path / "run"
-    script.write_text(MINI % PERFECT)
-    given = ["run", toy, "--agent", "command", "--model", f"scripted:{script}", "--out", out, "--json"]
-    given += ["--set", "packages=mini-swe-agent==2.4.6", "--set", f"command={MINI_COMMAND}"]
-    done = cli(*given, "--set", f"environment={json.dumps(MINI_VARIABLES)}", timeout=600)
-    result = json.loads(done.stdout)
-    assert (result["success"], result["steps"]) == (True, 5), done.stderr
+    script.write_text(MINI_REPLIES % PERFECT)
+    command = ["run", toy, "--agent", "command", "--model", f"scripted:{script}", "--out", out, "--json"]
+    command += ["--set", "packages=mini-swe-agent==2.4.6", "--set", f"command={MINI_COMMAND}"]
+    completed = cli(*command, "--set", f"environment={json.dumps(MINI_VARIABLES)}", timeout=600)
+    result = json.loads(completed.stdout)
+    assert (result["success"], result["steps"]) == (True, 5), completed.stderr
 
 
-def test_killed_with_the_harness_nothing_is_left_and_resume_finishes(
+def test_a_program_is_killed_with_the_harness_leaves_nothing_and_can_be_resumed(
     cli: Any, toy: Path, tmp_path: Path, setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cache = tmp_path / "home"  # of its own, in which all that is left is ours
+    cache = tmp_path / "home"  # an empty cache, so that everything left in it is from this run
     cache.mkdir()
     (cache / "runtimes").symlink_to(setup.runtime.folder.parent)
     monkeypatch.setenv("MLAGENTBENCH_HOME", str(cache))
     program = tmp_path / "program"
     program.mkdir()
     (program / "main.py").write_text(
-        WORKING.replace("script = ask", "import time; time.sleep(float(guess))\nscript = ask")
+        PROGRAM.replace("script = ask", "import time; time.sleep(float(guess))\nscript = ask")
     )
     script, out = tmp_path / "script.txt", tmp_path / "run"
     script.write_text("\n=====\n".join(["600", PERFECT, "yes"]))
-    given = ["run", toy, "--agent", "command", "--model", f"scripted:{script}", "--out", out]
-    given += ["--set", f"program={program}", "--set", "command=python /opt/program/main.py {task}"]
-    child = subprocess.Popen(
-        [sys.executable, "-m", "mlagentbench", *map(str, given)], stderr=subprocess.DEVNULL
+    command = ["run", toy, "--agent", "command", "--model", f"scripted:{script}", "--out", out]
+    command += ["--set", f"program={program}", "--set", "command=python /opt/program/main.py {task}"]
+    harness = subprocess.Popen(
+        [sys.executable, "-m", "mlagentbench", *map(str, command)], stderr=subprocess.DEVNULL
     )
     deadline = time.monotonic() + 30
     while not (out / "model_calls.jsonl").is_file() and time.monotonic() < deadline:
-        assert child.poll() is None
-    child.send_signal(signal.SIGKILL)
-    child.wait()
-    while processes("/opt/program/main.py") and time.monotonic() < deadline:
+        assert harness.poll() is None
+    harness.send_signal(signal.SIGKILL)
+    harness.wait()
+    while processes_running("/opt/program/main.py") and time.monotonic() < deadline:
         pass
-    assert not processes("/opt/program/main.py")
+    assert not processes_running("/opt/program/main.py")
     calls = out / "model_calls.jsonl"
-    calls.write_text(
-        calls.read_text().replace('"text":"600"', '"text":"0"')
-    )  # nobody wants to wait so long again
-    done = cli("resume", out, "--json")
-    assert json.loads(done.stdout)["score"] == 0.0, done.stderr
+    # Replayed, the program would otherwise sleep for 600 seconds again.
+    calls.write_text(calls.read_text().replace('"text":"600"', '"text":"0"'))
+    completed = cli("resume", out, "--json")
+    assert json.loads(completed.stdout)["score"] == 0.0, completed.stderr
     assert not list((cache / "temporary").iterdir()) and not (cache / "endpoints").exists()
 
 
-def test_what_only_a_sandbox_can_mount_is_refused_without_one_before_a_run_begins(
+def test_mounts_are_refused_without_a_sandbox_before_the_run_starts(
     cli: Any, toy: Path, tmp_path: Path
 ) -> None:
     script = tmp_path / "script.txt"
@@ -355,11 +363,11 @@ def test_what_only_a_sandbox_can_mount_is_refused_without_one_before_a_run_begin
         f"tasks = ['{toy}']\nmodels = ['scripted:{script}']\nsandbox = 'none'\n"
         f"agents = [{{ name = 'command', options = {{ command = 'true', program = '{tmp_path}' }} }}]\n"
     )
-    told = ("--set", "command=echo", "--set", f"program={tmp_path}", "--sandbox", "none")
-    for given in (
-        ("run", toy, "--agent", "command", "--model", f"scripted:{script}", *told),
+    options = ("--set", "command=echo", "--set", f"program={tmp_path}", "--sandbox", "none")
+    for command in (
+        ("run", toy, "--agent", "command", "--model", f"scripted:{script}", *options),
         ("batch", tmp_path / "plan.toml"),
     ):
-        done = cli(*given, "--out", tmp_path / "out")
-        assert done.returncode == 2 and "Without a sandbox there is no /opt" in done.stderr
+        completed = cli(*command, "--out", tmp_path / "out")
+        assert completed.returncode == 2 and "Without a sandbox there is no /opt" in completed.stderr
         assert not (tmp_path / "out").exists()

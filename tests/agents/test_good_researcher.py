@@ -1,4 +1,4 @@
-"""Whole loops with real edits and real executions: the research agent wins, with a model that knows what to say."""
+"""Whole runs of the research agent: real edits and executions, and scripted replies that solve the task."""
 
 import json
 from pathlib import Path
@@ -22,9 +22,9 @@ QUICK = ("vectorization",)
         for path in sorted(TRANSCRIPTS.glob("*.txt"))
     ],
 )
-def test_the_research_agent_passes_the_success_line(name: str, cli: Any, tmp_path: Path) -> None:
+def test_the_research_agent_succeeds_with_scripted_replies(name: str, cli: Any, tmp_path: Path) -> None:
     script = TRANSCRIPTS / f"{name}.txt"
-    given = (
+    command = (
         "run",
         name,
         "--agent",
@@ -35,9 +35,9 @@ def test_the_research_agent_passes_the_success_line(name: str, cli: Any, tmp_pat
         tmp_path / "run",
         "--json",
     )
-    done = cli(*given, timeout=600)
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
+    completed = cli(*command, timeout=600)
+    assert completed.returncode == 0, completed.stderr
+    result = json.loads(completed.stdout)
     assert result["success"] and result["ending"] == "submitted" and not result["violations"], result
     replies = script.read_text().count("\n=====\n") + 1
-    assert len(list(RunFolder(tmp_path / "run").calls())) == replies  # none was left over
+    assert len(list(RunFolder(tmp_path / "run").calls())) == replies  # every reply was used

@@ -19,9 +19,12 @@ x, y = 1, 2
 '''
 
 
-def test_knobs_are_the_numbers_that_have_a_name() -> None:
-    found = {(knob.name, knob.occurrence): (knob.value, knob.is_int) for knob in find_hyperparameters(SOURCE)}
-    assert found == {
+def test_hyperparameters_are_numbers_with_a_name() -> None:
+    hyperparameters = {
+        (parameter.name, parameter.occurrence): (parameter.value, parameter.is_int)
+        for parameter in find_hyperparameters(SOURCE)
+    }
+    assert hyperparameters == {
         ("RATE", 0): (0.1, False),
         ("TREES", 0): (100, True),
         ("depth", 0): (3, True),
@@ -29,8 +32,10 @@ def test_knobs_are_the_numbers_that_have_a_name() -> None:
     }
 
 
-def test_turning_a_knob_changes_one_number_and_nothing_else() -> None:
-    by_name = {(knob.name, knob.occurrence): knob for knob in find_hyperparameters(SOURCE)}
+def test_setting_a_hyperparameter_changes_one_number_and_nothing_else() -> None:
+    by_name = {
+        (parameter.name, parameter.occurrence): parameter for parameter in find_hyperparameters(SOURCE)
+    }
     assert set_hyperparameter(SOURCE, by_name["RATE", 0], 0.3) == SOURCE.replace("RATE = 0.1", "RATE = 0.3")
     assert set_hyperparameter(SOURCE, by_name["TREES", 0], 200) == SOURCE.replace("int = 100", "int = 200")
     assert set_hyperparameter(SOURCE, by_name["depth", 1], 10) == SOURCE.replace("depth=5", "depth=10")
@@ -41,7 +46,7 @@ def test_turning_a_knob_changes_one_number_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     "source", ["", "def f(:\n", "\0", "print('no numbers')\n", "Error: train.py does not exist"]
 )
-def test_a_script_without_knobs_has_none(source: str) -> None:
+def test_a_script_may_have_no_hyperparameters(source: str) -> None:
     assert find_hyperparameters(source) == []
 
 
@@ -54,29 +59,29 @@ def test_a_script_without_knobs_has_none(source: str) -> None:
         ("Validation accuracy: 0.9 (best)", 0.9),
     ],
 )
-def test_the_last_validation_figure_counts(text: str, value: float) -> None:
+def test_the_last_validation_score_counts(text: str, value: float) -> None:
     assert parse_validation_score(text) == value
 
 
 @pytest.mark.parametrize(
     "text", ["", "validation error: nan", "validation a: 1\nvalidation a: nan", "validation a: 1.2.3"]
 )
-def test_what_is_no_figure_is_not_a_number(text: str) -> None:
+def test_output_without_a_valid_score_gives_nan(text: str) -> None:
     assert math.isnan(parse_validation_score(text))
 
 
 @pytest.fixture
 def tune(variant: Callable[..., Path], open_env: Callable[..., Environment]) -> Callable[..., Environment]:
-    def tune_one(script: str, **limits: object) -> Environment:
+    def run_tuner(script: str, **limits: object) -> Environment:
         setup = prepare_setup(str(variant({"starter/train.py": script})), "open", "bwrap", lambda line: None)
         env = open_env(setup=setup, **limits)
         Tuner().run(env)
         return env
 
-    return tune_one
+    return run_tuner
 
 
-def test_it_improves_the_toy_and_leaves_the_submission_of_its_best_script(
+def test_the_tuner_improves_the_toy_and_submits_its_best_script(
     open_env: Callable[..., Environment], setup: Setup
 ) -> None:
     env = open_env()
@@ -87,16 +92,16 @@ def test_it_improves_the_toy_and_leaves_the_submission_of_its_best_script(
     assert "GUESS = 2.85" in (root / "train.py").read_text()
     assert (root / "submission.csv").read_text().startswith("id,value\n0,2.85\n")
     written = [step.call.args["content"] for step in env.steps if step.call.action == "Write File"]
-    assert len(written) - len(set(written)) <= 1  # only the best is ever written twice
-    again = open_env()
-    Tuner().run(again)  # a resume repeats it to the letter
-    assert not again.next_recorded_call and [step.call for step in again.steps] == [
+    assert len(written) - len(set(written)) <= 1  # only the best script is ever written twice
+    resumed = open_env()
+    Tuner().run(resumed)  # a resumed run repeats the same steps
+    assert not resumed.next_recorded_call and [step.call for step in resumed.steps] == [
         step.call for step in env.steps
     ]
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 4, 6, 7])
-def test_it_keeps_within_few_steps_and_submits_if_it_can(
+def test_the_tuner_respects_a_small_step_limit_and_submits_if_it_can(
     open_env: Callable[..., Environment], steps: int
 ) -> None:
     env = open_env(steps=steps)
@@ -108,16 +113,16 @@ def test_it_keeps_within_few_steps_and_submits_if_it_can(
 @pytest.mark.parametrize(
     "script",
     [
-        "print('no knobs')\n",
+        "print('no hyperparameters')\n",
         "def broken(:\n",
         "RATE = 0.5\nraise SystemExit('fails whatever the rate')\n",
         "RATE = 0.5\nprint('validation error: nan')\n",
-        "RATE = 0.5\nprint('no figure at all')\n",
+        "RATE = 0.5\nprint('no score at all')\n",
         "# " + "long " * 5000 + "\nRATE = 0.5\nprint('validation error: 1')\n",
     ],
-    ids=["no knobs", "unparsable", "fails", "nan", "no figure", "too long to read"],
+    ids=["no hyperparameters", "unparsable", "fails", "nan", "no score", "too long to read"],
 )
-def test_it_survives_any_script_and_leaves_it_as_it_was(
+def test_a_script_that_cannot_be_tuned_is_left_unchanged(
     tune: Callable[..., Environment], script: str
 ) -> None:
     env = tune(script, steps=12)
@@ -125,12 +130,12 @@ def test_it_survives_any_script_and_leaves_it_as_it_was(
     assert (env.context.workspace.root / "train.py").read_text() == script
 
 
-def test_a_script_that_works_only_after_a_change_is_found(tune: Callable[..., Environment]) -> None:
+def test_a_change_that_makes_a_failing_script_work_is_kept(tune: Callable[..., Environment]) -> None:
     script = "DEPTH = 4\nassert DEPTH < 4\nprint('validation error: 1')\n"
     assert "DEPTH = 2" in (tune(script).context.workspace.root / "train.py").read_text()
 
 
-def test_it_works_where_more_is_better(
+def test_the_tuner_maximizes_if_higher_is_better(
     variant: Callable[..., Path], open_env: Callable[..., Environment]
 ) -> None:
     folder = variant({"starter/train.py": "SIZE = 2\nprint('validation accuracy:', -abs(SIZE - 8))\n"})
@@ -141,13 +146,15 @@ def test_it_works_where_more_is_better(
     assert "SIZE = 8" in (env.context.workspace.root / "train.py").read_text()
 
 
-def test_it_stops_trying_when_the_time_is_short(open_env: Callable[..., Environment]) -> None:
+def test_the_tuner_stops_when_little_time_is_left(open_env: Callable[..., Environment]) -> None:
     env = open_env(hours=1 / 3600)
     Tuner().run(env)
     assert len(env.steps) == 3 and env.ending == "submitted"
 
 
-def test_the_other_agents_do_what_they_say(setup: Setup, play: Callable[..., Result], tmp_path: Path) -> None:
+def test_the_agents_nothing_baseline_and_reference_score_as_expected(
+    setup: Setup, play: Callable[..., Result], tmp_path: Path
+) -> None:
     from mlagentbench.agents.base import load_agent_class
     from mlagentbench.runner.start import start_run
 

@@ -1,7 +1,7 @@
-"""Records a run in today's format, once for each version: python tests/formats/record.py
+"""Records a run in the current format, once for each format version: python tests/formats/record.py
 
-A small run of the toy, made for real and exported with all its contents, lies in a folder named as the version of its
-format. It is never made again: what an earlier program wrote is what must stay readable.
+The folder named after a format version holds a small real run of the toy with all its contents, and the .zip
+beside it is its bundle. Neither is ever recorded again: what an earlier version wrote must stay readable.
 """
 
 import json
@@ -23,28 +23,28 @@ HERE = Path(__file__).resolve().parent
 
 
 def record(target: Path) -> None:
-    """The run as a folder, and beside it as a bundle."""
-    with TemporaryDirectory() as room:
-        place = Path(room, "run")
+    """Record a run as the folder `target`, and as a bundle beside it."""
+    with TemporaryDirectory() as temporary:
+        run = Path(temporary, "run")
         setup = prepare_setup(str(HERE.parent / "toy"), "open", "bwrap", print_progress, record_access=True)
-        result = start_run(setup, AgentSpec(agent="agent.py", model="scripted:script.txt"), place)
+        result = start_run(setup, AgentSpec(agent="agent.py", model="scripted:script.txt"), run)
         assert result.success, result
-        _neutralise(place / "run.json")
-        export_run(RunFolder(place), target.with_suffix(".zip"))
-        shutil.copytree(unpack_bundle(target.with_suffix(".zip"), Path(room, "whole")), target)
-        _keep_access(place / "access", target / "access")
+        _remove_machine(run / "run.json")
+        export_run(RunFolder(run), target.with_suffix(".zip"))
+        shutil.copytree(unpack_bundle(target.with_suffix(".zip"), Path(temporary, "unpacked")), target)
+        _copy_access_log(run / "access", target / "access")
 
 
-def _keep_access(source: Path, target: Path) -> None:
-    """No bundle holds it; where the Python of this machine came from is left out."""
+def _copy_access_log(source: Path, target: Path) -> None:
+    """Copy the access log, which bundles do not hold, without the paths of this machine's Python."""
     target.mkdir()
     for file in source.iterdir():
         lines = [line for line in file.read_text().splitlines(keepends=True) if sys.base_prefix not in line]
         (target / file.name).write_text("".join(lines))
 
 
-def _neutralise(path: Path) -> None:
-    """Leave out where and on what it was recorded."""
+def _remove_machine(path: Path) -> None:
+    """Remove the path of the task and the machine from run.json."""
     spec = json.loads(path.read_text())
     spec["task"] = "../toy"
     spec["hardware"] |= {"cpu": "a processor", "system": "Linux"}
@@ -54,5 +54,5 @@ def _neutralise(path: Path) -> None:
 if __name__ == "__main__":
     os.chdir(HERE)
     if (HERE / str(RUN_FORMAT)).exists():
-        sys.exit(f"format {RUN_FORMAT} is recorded already")
+        sys.exit(f"Format {RUN_FORMAT} is already recorded.")
     record(HERE / str(RUN_FORMAT))

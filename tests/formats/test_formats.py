@@ -1,4 +1,4 @@
-"""What earlier versions wrote: shown, graded, verified, reported, exported and resumed by this one."""
+"""Runs of earlier versions are shown, graded, verified, reported, exported and resumed by this one."""
 
 import json
 import shutil
@@ -19,44 +19,44 @@ from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.setup import Setup
 from mlagentbench.sandbox.access_log.records import read_access
 
-HERE = Path(__file__).parent
-VERSIONS = sorted((path.name for path in HERE.iterdir() if path.name.isdecimal()), key=int)
-BUNDLES = sorted(HERE.glob("*.zip"))
-Call = Callable[..., CompletedProcess[str]]
+FORMATS = Path(__file__).parent
+VERSIONS = sorted((path.name for path in FORMATS.iterdir() if path.name.isdecimal()), key=int)
+BUNDLES = sorted(FORMATS.glob("*.zip"))
+Cli = Callable[..., CompletedProcess[str]]
 
 
 def edit(path: Path, **changes: Any) -> None:
-    """Change a file as JSON, whatever else stands in it."""
+    """Change some keys of a JSON file."""
     path.write_text(json.dumps(json.loads(path.read_text()) | changes, indent=2))
 
 
 @pytest.fixture(params=VERSIONS)
-def old(request: pytest.FixtureRequest, setup: Setup, tmp_path: Path) -> Path:
-    """A copy of a recorded run, as if its task, grader and runtime had not changed since."""
-    place = Path(shutil.copytree(HERE / request.param, tmp_path / "old"))
+def old_run(request: pytest.FixtureRequest, setup: Setup, tmp_path: Path) -> Path:
+    """A copy of a recorded run, with the current hashes of its task, grader and runtime."""
+    folder = Path(shutil.copytree(FORMATS / request.param, tmp_path / "old"))
     for name in ("run.json", "result.json"):
-        edit(place / name, hashes=setup.hashes.model_dump())
-    return place
+        edit(folder / name, hashes=setup.hashes.model_dump())
+    return folder
 
 
 @pytest.fixture
-def call(cli: Call) -> Call:
-    """A command that must go well; the recorded runs name their task and their model from here."""
+def call(cli: Cli) -> Cli:
+    """Runs a command that must succeed, in the folder from which recorded runs name their task and model."""
 
-    def go(*args: object) -> CompletedProcess[str]:
-        done = cli(*args, cwd=HERE)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done
+    def run_command(*args: object) -> CompletedProcess[str]:
+        completed = cli(*args, cwd=FORMATS)
+        assert completed.returncode == 0, completed.stdout + completed.stderr
+        return completed
 
-    return go
+    return run_command
 
 
-def test_every_version_that_was_ever_written_is_on_record() -> None:
+def test_every_format_version_is_recorded() -> None:
     assert [str(number) for number in range(1, RUN_FORMAT + 1)] == VERSIONS
 
 
-def test_all_of_an_old_run_can_be_read(old: Path) -> None:
-    folder = RunFolder(old)
+def test_an_old_run_is_read_completely(old_run: Path) -> None:
+    folder = RunFolder(old_run)
     steps, calls = folder.steps(), list(folder.calls())
     assert (len(steps), len(calls), folder.result and folder.result.score) == (8, 9, 0.0)
     assert [step.call.action for step in steps if step.failed] == ["Dance"]
@@ -64,53 +64,59 @@ def test_all_of_an_old_run_can_be_read(old: Path) -> None:
         folder.open_store(writable=False).read_content(8, "notes/ideas.txt").decode()
         == "the id itself: é\ndone\n"
     )
-    assert {access.path for access in read_access(old, 5)} >= {"/workspace/train.py"}
+    assert {access.path for access in read_access(old_run, 5)} >= {"/workspace/train.py"}
 
 
-def test_an_old_run_is_shown(old: Path, call: Call) -> None:
-    assert "Edit Script (AI)" in call("show", old).stdout
-    assert json.loads(call("show", old, "--json").stdout)["result"]["steps"] == 8
-    assert "+the id itself: é" in call("show", old, "--step", 2, "--diff").stdout
+def test_an_old_run_is_shown(old_run: Path, call: Cli) -> None:
+    assert "Edit Script (AI)" in call("show", old_run).stdout
+    assert json.loads(call("show", old_run, "--json").stdout)["result"]["steps"] == 8
+    assert "+the id itself: é" in call("show", old_run, "--step", 2, "--diff").stdout
 
 
-def test_an_old_run_is_graded_again_at_its_end_and_at_every_step(old: Path, call: Call) -> None:
-    assert json.loads(call("grade", old, "--json").stdout)[0]["score"] == 0.0
-    grades = json.loads(call("grade", old, "--every-step", "--json").stdout)
+def test_an_old_run_is_graded_at_its_end_and_at_every_step(old_run: Path, call: Cli) -> None:
+    assert json.loads(call("grade", old_run, "--json").stdout)[0]["score"] == 0.0
+    grades = json.loads(call("grade", old_run, "--every-step", "--json").stdout)
     assert grades[-1]["score"] == 0.0 and grades[0]["score"] is None
 
 
-def test_every_claim_of_an_old_run_is_verified(old: Path, call: Call) -> None:
-    checks = json.loads(call("verify", old, "--trust-agent", "--json").stdout)
+def test_every_claim_of_an_old_run_is_verified(old_run: Path, call: Cli) -> None:
+    checks = json.loads(call("verify", old_run, "--trust-agent", "--json").stdout)
     assert len(checks) > 20 and "the agent takes the same steps" in checks[-1]["what"]
 
 
-def test_an_old_run_is_reported_and_exported(old: Path, call: Call, tmp_path: Path) -> None:
-    call("report", old, "--out", tmp_path / "report")
+def test_an_old_run_is_reported_and_exported(old_run: Path, call: Cli, tmp_path: Path) -> None:
+    call("report", old_run, "--out", tmp_path / "report")
     assert "toy" in (tmp_path / "report" / "index.html").read_text()
-    call("export", old, "-o", tmp_path / "again.zip")
+    call("export", old_run, "-o", tmp_path / "again.zip")
     assert (
-        RunFolder(unpack_bundle(tmp_path / "again.zip", tmp_path / "again")).steps() == RunFolder(old).steps()
+        RunFolder(unpack_bundle(tmp_path / "again.zip", tmp_path / "again")).steps()
+        == RunFolder(old_run).steps()
     )
 
 
-def test_an_old_run_goes_on_from_any_of_its_steps(old: Path, call: Call) -> None:
-    before = RunFolder(old).steps()
-    result = json.loads(call("resume", old, "--from-step", 6, "--json").stdout)
+def test_an_old_run_is_resumed_from_an_earlier_step(old_run: Path, call: Cli) -> None:
+    before = RunFolder(old_run).steps()
+    result = json.loads(call("resume", old_run, "--from-step", 6, "--json").stdout)
     assert (result["score"], result["ending"], result["steps"]) == (0.0, "submitted", 8)
-    again = RunFolder(old).steps()
-    assert again[:6] == before[:6] and [step.call for step in again] == [step.call for step in before]
+    after = RunFolder(old_run).steps()
+    assert after[:6] == before[:6] and [step.call for step in after] == [step.call for step in before]
 
 
 @pytest.mark.parametrize("bundle", BUNDLES, ids=lambda path: path.stem)
-def test_an_old_bundle_is_opened_and_holds_the_run(bundle: Path, tmp_path: Path) -> None:
-    assert RunFolder(unpack_bundle(bundle, tmp_path)).steps() == RunFolder(HERE / bundle.stem).steps()
+def test_an_old_bundle_holds_the_run(bundle: Path, tmp_path: Path) -> None:
+    assert RunFolder(unpack_bundle(bundle, tmp_path)).steps() == RunFolder(FORMATS / bundle.stem).steps()
 
 
-def test_a_run_of_a_later_version_is_refused_in_one_line_whatever_else_it_says(old: Path, cli: Call) -> None:
-    edit(old / "run.json", format=RUN_FORMAT + 1, version="9.9\x1b[2J", colour="blue", seed=None)
-    told = cli("show", old)
-    assert told.returncode == 2 and len(told.stderr.splitlines()) == 1
-    assert "newer version of mlagentbench (9.9�[2J" in told.stderr and "pip install --upgrade" in told.stderr
+def test_a_run_of_a_later_version_is_refused_in_one_line_whatever_it_contains(
+    old_run: Path, cli: Cli
+) -> None:
+    edit(old_run / "run.json", format=RUN_FORMAT + 1, version="9.9\x1b[2J", colour="blue", seed=None)
+    completed = cli("show", old_run)
+    assert completed.returncode == 2 and len(completed.stderr.splitlines()) == 1
+    assert (
+        "newer version of mlagentbench (9.9�[2J" in completed.stderr
+        and "pip install --upgrade" in completed.stderr
+    )
 
 
 def test_an_old_batch_keeps_the_names_of_its_run_folders() -> None:
@@ -136,33 +142,35 @@ def test_a_batch_of_a_later_version_is_refused_in_one_line(tmp_path: Path) -> No
         BatchFolder(tmp_path).read_record()
 
 
-def test_a_field_that_this_version_does_not_know_is_never_ignored(old: Path) -> None:
-    edit(old / "run.json", colour="blue")
+def test_a_field_that_this_version_does_not_know_is_never_ignored(old_run: Path) -> None:
+    edit(old_run / "run.json", colour="blue")
     with pytest.raises(UsageError, match="is damaged: colour: no such key"):
-        RunFolder(old)
+        RunFolder(old_run)
     with pytest.raises(ValidationError):
         Step.model_validate_json('{"number": 1, "call": {"action": "a"}, "observation": "", "colour": 1}')
 
 
-def test_an_unknown_field_of_a_step_is_a_fault_that_names_its_line(old: Path) -> None:
-    lines = (old / "trace.jsonl").read_text().splitlines(keepends=True)
-    (old / "trace.jsonl").write_text(
+def test_an_unknown_field_of_a_step_is_a_fault_that_names_its_line(old_run: Path) -> None:
+    lines = (old_run / "trace.jsonl").read_text().splitlines(keepends=True)
+    (old_run / "trace.jsonl").write_text(
         "".join([lines[0], lines[1].replace('{"number"', '{"colour": 1, "number"')])
     )
     with pytest.raises(Fault, match="line 2 is damaged: colour: no such key"):
-        RunFolder(old).steps()
+        RunFolder(old_run).steps()
 
 
-@pytest.mark.parametrize("kind", [RunSpec, Step])
-def test_what_may_be_missing_has_its_default(old: Path, kind: type[RunSpec] | type[Step]) -> None:
-    path = old / ("run.json" if kind is RunSpec else "trace.jsonl")
-    given = json.loads(path.read_text() if kind is RunSpec else path.read_text().splitlines()[0])
-    optional = {name: field for name, field in kind.model_fields.items() if not field.is_required()}
+@pytest.mark.parametrize("record_type", [RunSpec, Step])
+def test_a_missing_optional_field_has_its_default(
+    old_run: Path, record_type: type[RunSpec] | type[Step]
+) -> None:
+    path = old_run / ("run.json" if record_type is RunSpec else "trace.jsonl")
+    recorded = json.loads(path.read_text() if record_type is RunSpec else path.read_text().splitlines()[0])
+    optional = {name: field for name, field in record_type.model_fields.items() if not field.is_required()}
     earlier_names = {"ledger"}  # of record_access
-    bare = kind.model_validate(
-        {name: value for name, value in given.items() if name not in optional.keys() | earlier_names}
+    minimal = record_type.model_validate(
+        {name: value for name, value in recorded.items() if name not in optional.keys() | earlier_names}
     )
     assert all(
-        getattr(bare, name) == field.get_default(call_default_factory=True)
+        getattr(minimal, name) == field.get_default(call_default_factory=True)
         for name, field in optional.items()
     )

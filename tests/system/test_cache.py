@@ -2,14 +2,12 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 
 from mlagentbench.errors import UsageError
 from mlagentbench.system.cache import build_once, cache_dir, temporary_dir
-from mlagentbench.system.lock import exclusive_lock
 
 SLOW_BUILDER = """
 import sys
@@ -18,7 +16,7 @@ from mlagentbench.system.cache import build_once
 
 target, count = Path(sys.argv[1]), Path(sys.argv[2])
 
-def make(folder):
+def build(folder):
     with count.open("a") as file:
         file.write("x")
     (folder / "first").write_text("1")
@@ -27,9 +25,17 @@ def make(folder):
     (folder / "second").write_text("2")
 
 print("started", flush=True)
-build_once(target, make)
+build_once(target, build)
 print("complete" if (target / "second").exists() else "incomplete", flush=True)
 """
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The cache folder of this test; it does not exist yet."""
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    monkeypatch.setenv("MLAGENTBENCH_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
 
 
 def slow_builder(target: Path, count: Path) -> "subprocess.Popen[str]":
@@ -71,41 +77,25 @@ def test_an_impossible_cache_folder_gives_a_one_line_error(
         cache_dir()
 
 
-def test_a_process_that_waits_for_a_lock_is_notified_once(tmp_path: Path) -> None:
-    waiting, order = threading.Event(), []
-
-    def second() -> None:
-        with exclusive_lock(tmp_path / "a.lock", waiting.set):
-            order.append("second")
-
-    thread = threading.Thread(target=second)
-    with exclusive_lock(tmp_path / "a.lock", lambda: order.append("never")):
-        thread.start()
-        assert waiting.wait(5)
-        order.append("first")
-    thread.join(5)
-    assert order == ["first", "second"]
-
-
 def test_a_folder_is_built_once(tmp_path: Path) -> None:
     target, builds = tmp_path / "folder" / "target", []
 
-    def make(folder: Path) -> None:
+    def build(folder: Path) -> None:
         builds.append(folder)
         assert not target.exists()
 
-    build_once(target, make)
-    build_once(target, make)
+    build_once(target, build)
+    build_once(target, build)
     assert target.is_dir() and len(builds) == 1
 
 
 def test_a_failed_build_leaves_nothing(tmp_path: Path) -> None:
-    def make(folder: Path) -> None:
+    def build(folder: Path) -> None:
         (folder / "half").write_text("")
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        build_once(tmp_path / "target", make)
+        build_once(tmp_path / "target", build)
     assert [path.name for path in tmp_path.iterdir()] == ["target.lock"]
 
 
@@ -134,37 +124,34 @@ def test_two_concurrent_processes_build_once(tmp_path: Path) -> None:
     assert count.read_text() == "x"
 
 
-def test_a_temporary_folder_is_removed_after_use(tmp_path, monkeypatch):
-    monkeypatch.setenv("MLAGENTBENCH_HOME", str(tmp_path))
+def test_a_temporary_folder_is_removed_after_use(cache: Path) -> None:
     with temporary_dir() as folder:
         (folder / "deep").mkdir()
         assert folder.stat().st_mode & 0o777 == 0o700
-    assert not list((tmp_path / "temporary").iterdir())
+    assert not list((cache / "temporary").iterdir())
 
 
-def test_temporary_folders_of_a_killed_process_are_removed_by_the_next(tmp_path, monkeypatch):
-    monkeypatch.setenv("MLAGENTBENCH_HOME", str(tmp_path))
+def test_temporary_folders_of_a_killed_process_are_removed_by_the_next(cache: Path) -> None:
     code = "import os; from mlagentbench.system.cache import temporary_dir\n"
     code += "with temporary_dir(): os.kill(os.getpid(), 9)"
     subprocess.run([sys.executable, "-c", code], check=False)
-    (left,) = (path for path in (tmp_path / "temporary").iterdir() if path.is_dir())
+    (leftover,) = (path for path in (cache / "temporary").iterdir() if path.is_dir())
     with temporary_dir() as folder, temporary_dir() as other:
-        assert not left.exists() and folder.exists() and other.exists()
+        assert not leftover.exists() and folder.exists() and other.exists()
 
 
-def test_a_process_in_another_pid_and_time_namespace_keeps_temporary_folders_in_use(tmp_path, monkeypatch):
-    monkeypatch.setenv("MLAGENTBENCH_HOME", str(tmp_path))
+def test_a_process_in_other_pid_and_time_namespaces_keeps_temporary_folders_in_use() -> None:
     code = "from mlagentbench.system.cache import temporary_dir\n"
     code += "with temporary_dir() as folder: print(folder.is_dir())"
     namespaces = ["unshare", "--user", "--map-root-user", "--fork", "--pid", "--mount-proc", "--time"]
     with temporary_dir() as folder:
-        done = subprocess.run(
+        completed = subprocess.run(
             [*namespaces, "--boottime", "9999", sys.executable, "-c", code],
             capture_output=True,
             text=True,
             check=False,
         )
-        if "unshare failed" in done.stderr:
+        if "unshare failed" in completed.stderr:
             pytest.skip("this kernel has no pid and time namespaces")
-        assert done.stdout == "True\n", done.stderr
+        assert completed.stdout == "True\n", completed.stderr
         assert folder.is_dir()

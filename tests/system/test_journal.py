@@ -23,7 +23,7 @@ def test_a_journal_that_was_never_written_has_no_lines(journal: Journal) -> None
     assert not journal.path.exists()
 
 
-def test_lines_come_back_in_order_with_the_places_where_they_end(journal: Journal) -> None:
+def test_lines_are_read_in_order_with_the_offsets_of_their_ends(journal: Journal) -> None:
     for text in ("one", "zwei: ä", "three"):
         journal.append(text)
     assert [line for line, _ in journal.lines()] == ["one\n", "zwei: ä\n", "three\n"]
@@ -32,17 +32,17 @@ def test_lines_come_back_in_order_with_the_places_where_they_end(journal: Journa
     assert journal.path.stat().st_size == ends[-1]
 
 
-def test_a_torn_last_line_does_not_count_and_can_be_cut_off(journal: Journal) -> None:
+def test_an_incomplete_last_line_is_skipped_and_can_be_truncated(journal: Journal) -> None:
     journal.append("whole")
     with journal.path.open("ab") as file:
-        file.write(b'{"torn": ')
+        file.write(b'{"incomplete": ')
     assert lines(journal) == ["whole\n"]
     journal.truncate(6)
     journal.append("next")
     assert lines(journal) == ["whole\n", "next\n"]
 
 
-def test_a_line_that_does_not_fit_leaves_the_file_as_it_was(journal: Journal) -> None:
+def test_a_line_that_does_not_fit_leaves_the_file_unchanged(journal: Journal) -> None:
     journal.append("before")
     program = f"""
 import resource, signal
@@ -56,18 +56,18 @@ try:
 except Fault as fault:
     print(fault)
 """
-    child = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert "Cannot write" in child.stdout and "disk full" in child.stdout
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "Cannot write" in process.stdout and "disk full" in process.stdout
     assert lines(journal) == ["before\n"]
     assert journal.path.stat().st_size == 7
 
 
-def test_a_folder_that_is_not_there_is_a_fault(tmp_path: Path) -> None:
+def test_a_missing_folder_is_a_fault(tmp_path: Path) -> None:
     with pytest.raises(Fault, match="No such file"):
         Journal(tmp_path / "nowhere" / "lines").append("x")
 
 
-def test_no_descriptor_is_kept_open(journal: Journal) -> None:
+def test_no_file_descriptor_stays_open(journal: Journal) -> None:
     descriptors = Path("/proc/self/fd")
     before = len(list(descriptors.iterdir()))
     for number in range(20):

@@ -8,8 +8,7 @@ from fake_model import FakeModel
 
 from mlagentbench.environment.environment import Environment
 from mlagentbench.errors import Fault, ModelFault, PromptTooLong, RunOver, UsageError
-from mlagentbench.models.base import Price
-from mlagentbench.models.base import load_model as load_model
+from mlagentbench.models.base import Price, load_model
 from mlagentbench.records import Call, Message, ModelCall, Prompt, Result
 from mlagentbench.runner.folder import RunFolder
 
@@ -21,12 +20,12 @@ def ask(env: Environment, text: str, **options: Any) -> str:
 
 
 def chat(count: int) -> Callable[[Environment], None]:
-    """Asks what to write, writes it, and so on."""
+    """An agent that asks what to write and writes it, `count` times."""
 
     def behaviour(env: Environment) -> None:
         for number in range(count):
-            said = ask(env, f"what comes as number {number}?")
-            env.step(Call(action="Write File", args={"file_name": "said.txt", "content": said}))
+            reply = ask(env, f"what comes as number {number}?")
+            env.step(Call(action="Write File", args={"file_name": "reply.txt", "content": reply}))
         env.step(Call(action="Final Answer", args={"final_answer": "enough"}))
 
     return behaviour
@@ -36,7 +35,7 @@ def calls(tmp_path: Path, name: str = "run") -> list[ModelCall]:
     return list(RunFolder(tmp_path / name).calls())
 
 
-def test_every_call_is_on_disk_with_what_it_was_for_and_what_it_cost(play: Play, tmp_path: Path) -> None:
+def test_every_call_is_recorded_with_its_purpose_and_cost(play: Play, tmp_path: Path) -> None:
     result = play(chat(2), models={"main": FakeModel(["one", "two"])})
     first, second = calls(tmp_path)
     assert (first.number, first.step, first.role, first.inside, first.model) == (
@@ -44,7 +43,7 @@ def test_every_call_is_on_disk_with_what_it_was_for_and_what_it_cost(play: Play,
         1,
         "main",
         False,
-        "parrot",
+        "fake",
     )
     assert (second.number, second.step) == (2, 2)
     assert second.prompt.messages == (Message(role="user", text="what comes as number 1?"),)
@@ -53,62 +52,60 @@ def test_every_call_is_on_disk_with_what_it_was_for_and_what_it_cost(play: Play,
     assert [step.tokens for step in RunFolder(tmp_path / "run").steps()] == [40, 80, 80]
 
 
-def test_a_role_without_a_model_of_its_own_is_played_by_main(open_env: Callable[..., Environment]) -> None:
+def test_a_role_without_a_model_of_its_own_uses_the_main_model(open_env: Callable[..., Environment]) -> None:
     env = open_env(models={"main": FakeModel(["main"] * 2), "fast": FakeModel(["fast"])})
     assert [ask(env, "who?", role=role) for role in ("main", "fast", "edit")] == ["main", "fast", "main"]
 
 
-def test_a_run_stops_before_the_call_that_would_pass_its_token_limit(play: Play, tmp_path: Path) -> None:
+def test_a_run_ends_before_a_call_would_exceed_its_token_limit(play: Play, tmp_path: Path) -> None:
     result = play(chat(9), models={"main": FakeModel(["x"] * 9)}, tokens=125)
     assert (result.ending, result.steps, result.tokens) == ("tokens", 3, 120)
     assert len(calls(tmp_path)) == 3
 
 
-def test_a_run_stops_before_the_call_that_would_pass_its_money_limit(play: Play) -> None:
-    parrot = FakeModel(["x"] * 9)
-    parrot.price = Price(0.0005, 0.001)
-    result = play(chat(9), models={"main": parrot}, dollars=0.0235)
+def test_a_run_ends_before_a_call_would_exceed_its_dollar_limit(play: Play) -> None:
+    model = FakeModel(["x"] * 9)
+    model.price = Price(0.0005, 0.001)
+    result = play(chat(9), models={"main": model}, dollars=0.0235)
     assert (result.ending, result.dollars) == ("money", 0.02)
-    assert [prompt.max_tokens for prompt in parrot.prompts] == [19, 9]
+    assert [prompt.max_tokens for prompt in model.prompts] == [19, 9]
 
 
-def test_a_reply_is_cut_short_where_it_could_pass_the_limit(play: Play) -> None:
-    parrot = FakeModel(["x"] * 9)
-    play(chat(2), models={"main": parrot}, tokens=100)
-    assert [prompt.max_tokens for prompt in parrot.prompts] == [92, 52]
+def test_the_length_of_a_reply_is_capped_by_the_remaining_budget(play: Play) -> None:
+    model = FakeModel(["x"] * 9)
+    play(chat(2), models={"main": model}, tokens=100)
+    assert [prompt.max_tokens for prompt in model.prompts] == [92, 52]
 
 
-def test_a_money_limit_needs_a_price(open_env: Callable[..., Environment]) -> None:
-    parrot = FakeModel(["x"])
-    parrot.price = None
+def test_a_dollar_limit_needs_a_price(open_env: Callable[..., Environment]) -> None:
+    model = FakeModel(["x"])
+    model.price = None
     with pytest.raises(UsageError, match="price is known"):
-        ask(open_env(models={"main": parrot}, dollars=1), "hello")
+        ask(open_env(models={"main": model}, dollars=1), "hello")
 
 
-def test_a_run_without_a_model_says_what_to_pass(env: Environment) -> None:
+def test_asking_in_a_run_without_a_model_says_what_to_pass(env: Environment) -> None:
     with pytest.raises(UsageError, match="Pass --model NAME"):
         ask(env, "hello")
 
 
-def test_a_provider_that_fails_is_a_fault_and_the_run_goes_on_when_it_is_back(
-    play: Play, tmp_path: Path
-) -> None:
+def test_a_failing_provider_is_a_fault_and_the_run_can_be_resumed(play: Play, tmp_path: Path) -> None:
     result = play(chat(3), models={"main": FakeModel(["one", ModelFault("overloaded for an hour")])})
     assert (result.ending, result.valid, result.note) == (
         "fault",
         False,
         "ModelFault: overloaded for an hour",
     )
-    again = FakeModel(["one", "two", "three"])
-    result = play(chat(3), models={"main": again})
-    assert (result.ending, result.tokens, [p.messages[0].text[-2] for p in again.prompts]) == (
+    second = FakeModel(["one", "two", "three"])
+    result = play(chat(3), models={"main": second})
+    assert (result.ending, result.tokens, [p.messages[0].text[-2] for p in second.prompts]) == (
         "submitted",
         120,
         ["1", "2"],
     )
 
 
-def test_whatever_else_fails_when_a_model_is_asked_is_no_crash_of_the_agent(
+def test_any_other_error_of_a_model_call_is_a_fault_and_not_a_crash_of_the_agent(
     play: Play, tmp_path: Path
 ) -> None:
     result = play(chat(2), models={"main": FakeModel(["one", RuntimeError("can't start new thread")])})
@@ -116,20 +113,18 @@ def test_whatever_else_fails_when_a_model_is_asked_is_no_crash_of_the_agent(
     assert play(chat(2), models={"main": FakeModel(["one", "two"])}).ending == "submitted"
 
 
-def test_too_long_a_prompt_is_the_agents_to_answer_and_is_replayed_as_such(
-    play: Play, tmp_path: Path
-) -> None:
+def test_the_agent_handles_a_prompt_that_is_too_long_and_this_is_replayed(play: Play, tmp_path: Path) -> None:
     def behaviour(env: Environment) -> None:
         try:
-            said = ask(env, "x" * 1000)
+            reply = ask(env, "x" * 1000)
         except PromptTooLong as error:
-            said = ask(env, f"shorter, since {error}")
-        env.step(Call(action="Write File", args={"file_name": "said.txt", "content": said}))
-        said = ask(env, "and now?")
-        env.step(Call(action="Final Answer", args={"final_answer": said}))
+            reply = ask(env, f"shorter, since {error}")
+        env.step(Call(action="Write File", args={"file_name": "reply.txt", "content": reply}))
+        reply = ask(env, "and now?")
+        env.step(Call(action="Final Answer", args={"final_answer": reply}))
 
-    lines = [PromptTooLong("at most 100 tokens"), "good", "done"]
-    play(behaviour, models={"main": FakeModel(lines)})
+    replies = [PromptTooLong("at most 100 tokens"), "good", "done"]
+    play(behaviour, models={"main": FakeModel(replies)})
     assert (calls(tmp_path)[0].too_long, calls(tmp_path)[0].reply) == ("at most 100 tokens", None)
     result = play(behaviour, models={"main": FakeModel([])}, from_step=2)
     assert (
@@ -139,48 +134,48 @@ def test_too_long_a_prompt_is_the_agents_to_answer_and_is_replayed_as_such(
 
 
 @pytest.mark.parametrize("kept", range(4))
-@pytest.mark.parametrize("asked", [0, 1])
-def test_a_resumed_run_asks_only_what_was_not_answered_and_ends_the_same(
-    play: Play, tmp_path: Path, kept: int, asked: int
+@pytest.mark.parametrize("calls_ahead", [0, 1])
+def test_a_resumed_run_makes_only_calls_that_are_not_recorded_and_ends_the_same(
+    play: Play, tmp_path: Path, kept: int, calls_ahead: int
 ) -> None:
-    lines = ["one", "two", "three"]
-    play(chat(3), models={"main": FakeModel(lines)})
+    replies = ["one", "two", "three"]
+    play(chat(3), models={"main": FakeModel(replies)})
     folder = RunFolder(tmp_path / "run")
-    whole, spoken = folder.trace.path.read_text(), [call.prompt for call in folder.calls()]
-    known = min(kept + asked, 3)
+    trace, prompts = folder.trace.path.read_text(), [call.prompt for call in folder.calls()]
+    known = min(kept + calls_ahead, 3)
     for journal, count in (folder.trace, kept), (folder.model_calls, known):
         text = "".join(journal.path.read_text().splitlines(keepends=True)[:count])
-        journal.path.write_text(text + '{"torn')  # as a kill leaves it
+        journal.path.write_text(text + '{"incomplete')  # as a killed process leaves it
     (folder.path / "result.json").unlink()
-    parrot = FakeModel(lines)
-    result = play(chat(3), models={"main": parrot})
-    assert (result.ending, result.tokens, len(parrot.prompts)) == ("submitted", 120, 3 - known)
-    assert [call.prompt for call in folder.calls()] == spoken
+    model = FakeModel(replies)
+    result = play(chat(3), models={"main": model})
+    assert (result.ending, result.tokens, len(model.prompts)) == ("submitted", 120, 3 - known)
+    assert [call.prompt for call in folder.calls()] == prompts
     assert [call.number for call in folder.calls()] == [1, 2, 3]
-    assert _story(folder.trace.path.read_text()) == _story(whole)
+    assert _without_times(folder.trace.path.read_text()) == _without_times(trace)
 
 
-def _story(trace: str) -> list[tuple[Any, ...]]:
+def _without_times(trace: str) -> list[tuple[Any, ...]]:
     steps = [json.loads(line) for line in trace.splitlines()]
     return [(step["number"], step["call"], step["observation"], step["tokens"]) for step in steps]
 
 
-def test_from_an_earlier_step_the_model_is_asked_anew(play: Play, tmp_path: Path) -> None:
+def test_a_run_resumed_from_an_earlier_step_asks_the_model_again(play: Play, tmp_path: Path) -> None:
     play(chat(3), models={"main": FakeModel(["one", "two", "three"])})
-    again = FakeModel(["one", "zwei", "drei"])
-    result = play(chat(3), models={"main": again}, from_step=1)
+    second = FakeModel(["one", "zwei", "drei"])
+    result = play(chat(3), models={"main": second}, from_step=1)
     assert [call.reply and call.reply.text for call in calls(tmp_path)] == ["one", "zwei", "drei"]
-    assert (result.tokens, len(again.prompts)) == (120, 2)
+    assert (result.tokens, len(second.prompts)) == (120, 2)
 
 
-def test_an_agent_that_asks_otherwise_than_before_is_a_fault_that_says_how_to_go_on(play: Play) -> None:
+def test_a_replay_with_other_prompts_is_a_fault_that_says_how_to_continue(play: Play) -> None:
     play(chat(3), models={"main": FakeModel(["one", "two", "three"])})
-    moods = iter("abc")
+    questions = iter("abc")
 
-    def moody(env: Environment) -> None:
-        ask(env, next(moods))
+    def diverging(env: Environment) -> None:
+        ask(env, next(questions))
 
-    result = play(moody, models={"main": FakeModel([])}, from_step=2)
+    result = play(diverging, models={"main": FakeModel([])}, from_step=2)
     assert (
         result.ending == "fault"
         and "Replay diverged at step 1" in result.note
@@ -188,7 +183,7 @@ def test_an_agent_that_asks_otherwise_than_before_is_a_fault_that_says_how_to_go
     )
 
 
-def test_after_the_last_step_an_agent_may_ask_otherwise_and_what_was_paid_stays_paid(
+def test_after_the_last_step_an_agent_may_ask_something_else_and_earlier_calls_still_count(
     play: Play, tmp_path: Path
 ) -> None:
     def first(env: Environment) -> None:
@@ -207,7 +202,7 @@ def test_after_the_last_step_an_agent_may_ask_otherwise_and_what_was_paid_stays_
     )
 
 
-def test_what_models_say_and_hear_may_be_no_utf8(play: Play, tmp_path: Path) -> None:
+def test_prompts_and_replies_may_contain_invalid_utf8(play: Play, tmp_path: Path) -> None:
     def behaviour(env: Environment) -> None:
         env.step(Call(action="Final Answer", args={"final_answer": ask(env, "\udcff")}))
 
@@ -216,7 +211,7 @@ def test_what_models_say_and_hear_may_be_no_utf8(play: Play, tmp_path: Path) -> 
     assert (call.prompt.messages[0].text, call.reply and call.reply.text) == ("\\udcff", "\\ud800!")
 
 
-def test_a_recorded_model_answers_as_the_models_of_another_run_did(play: Play, tmp_path: Path) -> None:
+def test_a_recorded_model_gives_the_replies_of_another_run(play: Play, tmp_path: Path) -> None:
     play(chat(3), models={"main": FakeModel(["one", "two", "three"])})
     result = play(chat(3), "again", models={"main": load_model(f"recorded:{tmp_path / 'run'}")})
     assert (result.tokens, result.dollars) == (120, 0.0)
@@ -225,7 +220,7 @@ def test_a_recorded_model_answers_as_the_models_of_another_run_did(play: Play, t
     assert result.ending == "fault" and "has no recorded reply to this prompt" in result.note
 
 
-def test_a_scripted_model_reads_its_lines_from_a_file(play: Play, tmp_path: Path) -> None:
+def test_a_scripted_model_reads_its_replies_from_a_file(play: Play, tmp_path: Path) -> None:
     script = tmp_path / "script.txt"
     script.write_text("one\nand a half\n=====\ntwo Observation: none\n")
     model = load_model(f"scripted:{script}")
@@ -237,7 +232,7 @@ def test_a_scripted_model_reads_its_lines_from_a_file(play: Play, tmp_path: Path
         load_model("scripted:/nowhere.txt")
 
 
-def test_asking_after_the_end_is_refused(open_env: Callable[..., Environment]) -> None:
+def test_asking_after_the_end_of_the_run_is_refused(open_env: Callable[..., Environment]) -> None:
     env = open_env(models={"main": FakeModel([])})
     env.step(Call(action="Final Answer", args={"final_answer": ""}))
     with pytest.raises(RunOver, match="submitted"):
