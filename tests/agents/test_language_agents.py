@@ -383,23 +383,23 @@ def test_tree_resumes_to_the_same_trace(attempt: Callable[..., Result], tmp_path
 def test_an_agent_killed_repeatedly_at_random_moments_ends_the_same(toy: Path, tmp_path: Path) -> None:
     script = tmp_path / "script.txt"
     script.write_text("\n=====\n".join(script_replies(research_reply, memory_notes)))
-    command = [sys.executable, "-m", "mlagentbench"]
-    agent = ["--agent", "research", "--model", f"scripted:{script}", "--set", "memory=true"]
-    subprocess.run(
-        [*command, "run", toy, *agent, "--out", tmp_path / "undisturbed"], check=True, capture_output=True
-    )
+    harness = [sys.executable, "-m", "mlagentbench"]
+    run = [*harness, "run", toy, "--agent", "research", "--model", f"scripted:{script}"]
+    run += ["--set", "memory=true", "--out"]
+    subprocess.run([*run, tmp_path / "undisturbed"], check=True, capture_output=True)
     out, random = tmp_path / "run", Random(1)
+
+    def next_command() -> list[Any]:
+        return [*harness, "resume", out] if (out / "run.json").is_file() else [*run, out]
+
     for _ in range(8):
-        arguments = ["resume", out] if (out / "run.json").is_file() else ["run", toy, *agent, "--out", out]
-        harness = subprocess.Popen(
-            [*command, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        process = subprocess.Popen(next_command(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         with suppress(subprocess.TimeoutExpired):
-            harness.wait(random.uniform(0.3, 1.2))
-        harness.kill()
-        harness.wait()
+            process.wait(random.uniform(0.3, 1.2))
+        process.kill()
+        process.wait()
     if not (out / "result.json").is_file():
-        subprocess.run([*command, "resume", out], check=True, capture_output=True)
+        subprocess.run(next_command(), check=True, capture_output=True)
     assert record(RunFolder(out)) == record(RunFolder(tmp_path / "undisturbed"))
     result = RunFolder(out).result
     assert result and (result.score, result.ending) == (0.0, "submitted")

@@ -1,0 +1,5 @@
+"""One plugin of each kind."""
+
+from pathlib import Path
+
+ADDITION = Path(__file__).parent / "addition"
