@@ -53,7 +53,7 @@ def test_agents_without_overlap_have_a_single_possible_rank(make: MakeRun) -> No
     [
         (
             {"edition": "paper", "task": "other"},
-            "Editions cannot be mixed, .* of open and paper. .* --without paper",
+            "Editions cannot be mixed, .* of open and paper. .* --exclude paper",
         ),
         (
             {"hashes": HASHES.replace(grader="b" * 64)},
@@ -61,11 +61,11 @@ def test_agents_without_overlap_have_a_single_possible_rank(make: MakeRun) -> No
         ),
         (
             {"hashes": HASHES.replace(data="b" * 64)},
-            "toy differ in data: .* Leave one out with --without bbbbbbbb",
+            "toy differ in data: .* Leave one out with --exclude bbbbbbbb",
         ),
         (
             {"baseline": BASELINE.replace(mean=11.0)},
-            "toy differ in baseline: .* Leave one out with --without [0-9a-f]{8}",
+            "toy differ in baseline: .* Leave one out with --exclude [0-9a-f]{8}",
         ),
     ],
 )
@@ -76,7 +76,7 @@ def test_runs_that_are_not_comparable_are_refused_with_an_option_that_helps(
     with pytest.raises(UsageError, match=words) as caught:
         build_leaderboard(runs)
     assert "\n" not in str(caught.value)
-    remaining = exclude_runs(runs, [str(caught.value).rpartition("--without ")[2]])
+    remaining = exclude_runs(runs, [str(caught.value).rpartition("--exclude ")[2]])
     assert [place.agent for place in build_leaderboard(remaining).places] == ["played"]
 
 
@@ -94,9 +94,8 @@ def test_excluding_unknown_names_or_all_runs_is_an_error(make: MakeRun, name: st
 
 def test_unfinished_runs_are_refused_or_excluded_and_counted(make: MakeRun) -> None:
     runs = [make(0.3), make(ending=None)]
-    with pytest.raises(
-        UsageError, match=r"1 of 2 runs are unfinished, such as .*001\. Finish them, or pass --unfinished"
-    ):
+    message = r"1 of 2 runs are unfinished, such as .*001\. Finish them, or pass --skip-unfinished"
+    with pytest.raises(UsageError, match=message):
         build_leaderboard(runs)
     (place,) = build_leaderboard(runs, skip_unfinished=True).places
     assert place.overall.success_rate.value == 1.0 and place.notes == (

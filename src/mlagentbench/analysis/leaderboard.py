@@ -53,7 +53,7 @@ def exclude_runs(runs: Sequence[Run], names: Sequence[str]) -> list[Run]:
     """
     if short := [name for name in names if len(name) < 4]:
         raise UsageError(
-            f"--without {short[0]} is too short."
+            f"--exclude {short[0]} is too short."
             f" Pass an edition, or the first {SHORT_HASH_DIGITS} digits of a hash."
         )
     remaining = [
@@ -61,7 +61,7 @@ def exclude_runs(runs: Sequence[Run], names: Sequence[str]) -> list[Run]:
     ]
     for name in names:
         if not any(_matches(ComparisonKey.from_run(run), name) for run in runs):
-            raise UsageError(f"--without {name}: no run has such an edition, grader, data or baseline")
+            raise UsageError(f"--exclude {name}: no run has such an edition, grader, data or baseline")
     if not remaining:
         raise UsageError(f"No runs left without {' and '.join(names)}")
     return remaining
@@ -86,7 +86,7 @@ def build_leaderboard(runs: Sequence[Run], skip_unfinished: bool = False) -> Lea
     if unfinished and not skip_unfinished:
         raise UsageError(
             f"{len(unfinished)} of {len(runs)} runs are unfinished, such as {unfinished[0].folder.path}."
-            " Finish them, or pass --unfinished to leave them out."
+            " Finish them, or pass --skip-unfinished to leave them out."
         )
     summary = summarize_runs(runs)
     groups: dict[tuple[str, str], list[Run]] = defaultdict(list)
@@ -122,7 +122,7 @@ def _refuse_incomparable(runs: Sequence[Run]) -> None:
     if len(editions := sorted({key.edition for key in keys})) > 1:
         raise UsageError(
             f"Editions cannot be mixed, but there are runs of {' and '.join(editions)}."
-            f" Leave one out with --without {editions[-1]}"
+            f" Leave one out with --exclude {editions[-1]}"
         )
     for task in sorted({key.task for key in keys}):
         task_keys = [key for key in keys if key.task == task]
@@ -132,7 +132,7 @@ def _refuse_incomparable(runs: Sequence[Run]) -> None:
             examples = [f"{key.shorten(part)} (such as {keys[key][0].folder.path})" for key in variants]
             raise UsageError(
                 f"Runs of {task} differ in {' and '.join(parts)}: {part} {' or '.join(examples)}."
-                f" Leave one out with --without {variants[-1].shorten(part)}"
+                f" Leave one out with --exclude {variants[-1].shorten(part)}"
             )
 
 

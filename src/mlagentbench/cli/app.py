@@ -98,12 +98,19 @@ def main() -> None:
 
 
 def normalize_arguments(arguments: list[str]) -> list[str]:
-    """Arguments with current option names, and --verbose in front, where typer expects it."""
-    verbose = [argument for argument in arguments if argument in VERBOSE_OPTIONS]
-    rest = [
-        RENAMED_OPTIONS.get(argument, argument) for argument in arguments if argument not in VERBOSE_OPTIONS
-    ]
-    return [*verbose[:1], *rest]
+    """Arguments with current option names, and --verbose in front, where typer expects it.
+
+    Arguments after `--` are not options and stay as they are.
+    """
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    verbose = [argument for argument in arguments[:end] if argument in VERBOSE_OPTIONS]
+    options = [_rename_option(argument) for argument in arguments[:end] if argument not in VERBOSE_OPTIONS]
+    return [*verbose[:1], *options, *arguments[end:]]
+
+
+def _rename_option(argument: str) -> str:
+    name, equals, value = argument.partition("=")
+    return f"{RENAMED_OPTIONS.get(name, name)}{equals}{value}"
 
 
 def _require_utf8(arguments: list[str]) -> None:
