@@ -1,4 +1,4 @@
-"""The house rules that a machine can check."""
+"""Rules about imports: layers, heavy packages, tasks and agents."""
 
 import ast
 from pathlib import Path
@@ -36,12 +36,12 @@ LAYERS = [
     {"records"},
     {"errors"},
 ]
-LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 MODULES = [p for p in SRC.rglob("*.py") if "tasks" not in p.parts and p.name != "__init__.py"]
 HEAVY = {"numpy", "pandas", "scipy", "rich", "sklearn", "matplotlib", "jinja2"}
 
 
-def room_of(module: str) -> str:
+def layer_of(module: str) -> str:
     """The layer that a dotted module name, without the package, belongs to."""
     parts = module.split(".")
     return next((name for name in (".".join(parts[:2]), parts[0]) if name in LEVEL), parts[0])
@@ -51,50 +51,57 @@ def module_of(path: Path) -> str:
     return ".".join(path.relative_to(SRC).with_suffix("").parts)
 
 
-def imported(path: Path, top_level_only: bool = False) -> set[str]:
+def imported_names(path: Path, top_level_only: bool = False) -> set[str]:
     tree = ast.parse(path.read_text())
-    found = set()
+    names = set()
     for node in tree.body if top_level_only else ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
 
 
-def imported_rooms(path: Path) -> set[str]:
+def imported_layers(path: Path) -> set[str]:
     return {
-        room_of(name.removeprefix("mlagentbench."))
-        for name in imported(path)
+        layer_of(name.removeprefix("mlagentbench."))
+        for name in imported_names(path)
         if name.startswith("mlagentbench.")
     }
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(SRC)))
 def test_imports_point_down(path):
-    own = room_of(module_of(path))
-    for room in imported_rooms(path) & LEVEL.keys() - {own}:
-        assert LEVEL[own] < LEVEL[room], f"{own} must not import {room}"
+    own = layer_of(module_of(path))
+    for layer in imported_layers(path) & LEVEL.keys() - {own}:
+        assert LEVEL[own] < LEVEL[layer], f"{own} must not import {layer}"
 
 
-def test_every_room_has_its_level():
-    assert {room_of(module_of(path)) for path in MODULES} <= LEVEL.keys()
+def test_every_module_belongs_to_a_layer():
+    assert {layer_of(module_of(path)) for path in MODULES} <= LEVEL.keys()
+
+
+def test_the_package_root_has_at_most_ten_modules():
+    assert len(list(SRC.glob("*.py"))) <= 10
 
 
 @pytest.mark.parametrize("path", list(SRC.glob("tasks/*/*.py")), ids=lambda p: f"{p.parent.name}/{p.name}")
-def test_a_task_imports_nothing_of_ours_but_the_checks(path):
-    ours = {name for name in imported(path) if name.startswith("mlagentbench")}
-    assert all(name.startswith("mlagentbench.grading.checks") for name in ours)
+def test_a_task_imports_only_the_grading_checks_of_this_package(path):
+    names = {name for name in imported_names(path) if name.startswith("mlagentbench")}
+    assert all(name.startswith("mlagentbench.grading.checks") for name in names)
 
 
 @pytest.mark.parametrize(
     "name",
     ["cli/app", "cli/batch", "cli/reports", "task", "records", "discovery", "system/cache", "terminal/lists"],
 )
-def test_what_every_command_loads_is_light(name):
-    assert not {module.split(".")[0] for module in imported(SRC / f"{name}.py", top_level_only=True)} & HEAVY
+def test_modules_that_every_command_loads_import_no_heavy_packages(name):
+    assert (
+        not {module.split(".")[0] for module in imported_names(SRC / f"{name}.py", top_level_only=True)}
+        & HEAVY
+    )
 
 
 @pytest.mark.parametrize("path", list((SRC / "agents").glob("*.py")), ids=lambda p: p.name)
 def test_no_agent_imports_grading(path):
-    assert "grading" not in imported_rooms(path)
+    assert "grading" not in imported_layers(path)

@@ -83,6 +83,21 @@ def test_an_agent_that_cannot_be_created_is_one_line(write_agent: Callable[[str]
 
 
 @pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("contestant = False", "contestant, which is called ranked"),
+        ("begins_again = True", "begins_again, which is called restarts_on_resume"),
+        ("def require(self, sandbox): pass", "require, which is called check_sandbox"),
+    ],
+)
+def test_an_agent_with_an_attribute_of_version_0_1_is_refused_with_its_new_name(
+    write_agent: Callable[[str], str], old: str, new: str
+) -> None:
+    with pytest.raises(UsageError, match=rf"mine\.py defines {new} since version 0\.2\."):
+        agents.load_agent_class(write_agent(IMPORTS + ONE + f"    {old}\n"))
+
+
+@pytest.mark.parametrize(
     ("name", "options", "message"),
     [
         ("act", {"window": 0}, "The option window of Act should be greater than 0, not 0"),
