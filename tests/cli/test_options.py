@@ -109,7 +109,7 @@ def complete(tmp_path: Path) -> Callable[[str], list[str]]:
             [program], env={**os.environ, **variables}, capture_output=True, text=True, check=True
         )
         assert completed.stderr == ""
-        return completed.stdout.splitlines()
+        return completed.stdout.split()
 
     return ask
 
