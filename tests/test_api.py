@@ -172,7 +172,7 @@ def test_the_gymnasium_example_runs(toy: Path, tmp_path: Path) -> None:
 
 def test_the_mcp_example_runs(toy: Path, tmp_path: Path) -> None:
     output = run_example("mcp_client.py", toy, cwd=tmp_path)
-    assert "validation mean absolute error: 5.0" in output and "[the run is over: submitted; " in output
+    assert "validation mean absolute error: 5.0" in output and "[The run is over: submitted. " in output
     (folder,) = (tmp_path / "runs").iterdir()
     result = RunFolder(folder).result
     assert result and result.score == 5.0
