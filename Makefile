@@ -59,10 +59,10 @@ bench: .venv/installed bubblewrap  ## measure the overhead of the harness
 	@$(BIN)/python benchmarks/report.py
 	@if $(BIN)/python -c "import ray" 2>/dev/null; then $(BIN)/python benchmarks/cluster.py; fi
 
-gallery: .venv/installed-dev bubblewrap chromium prepare  ## run a small local model on all tasks, make the pictures of docs/guides/reports.md; two hours
-	@$(BIN)/python benchmarks/prove.py --out runs/prove
+gallery: .venv/installed-dev bubblewrap chromium prepare  ## run some agents and a small local model, take the screenshots of docs/guides; half an hour
 	@$(BIN)/mlagentbench batch benchmarks/gallery.toml --out runs/gallery
-	@$(BIN)/python benchmarks/gallery.py runs/prove runs/gallery --grade-steps
+	@$(BIN)/mlagentbench batch benchmarks/gallery-model.toml --out runs/gallery-model
+	@$(BIN)/python benchmarks/gallery.py runs/gallery runs/gallery-model --grade-steps
 
 prove: .venv/installed bubblewrap prepare  ## run floor, baseline, tuner and reference on every task, print the table
 	@$(BIN)/python benchmarks/prove.py

@@ -1,8 +1,8 @@
 """Creates the gallery of docs/guides/reports.md from real runs: screenshots of a report in Chromium.
 
-    python benchmarks/prove.py --out runs/prove
     mlagentbench batch benchmarks/gallery.toml --out runs/gallery
-    python benchmarks/gallery.py runs/prove runs/gallery [--grade-steps] [--docs docs]
+    mlagentbench batch benchmarks/gallery-model.toml --out runs/gallery-model
+    python benchmarks/gallery.py runs/gallery runs/gallery-model [--grade-steps] [--docs docs]
 
 Needs playwright (extra dev) and Chromium. Exits with 1 if the images are too large for a repository.
 """
@@ -12,6 +12,7 @@ import io
 import shutil
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,8 +47,12 @@ class Shot:
     page: str = "index"
 
 
+# The images at the top of docs/guides/reports.md and docs/guides/trace-viewer.md.
+GUIDE_SHOTS = (
+    Shot("report", "The index page of a report.", height=1000),
+    Shot("viewer", "The page of a run.", height=1200, page="run"),
+)
 SHOTS = (
-    Shot("report", "The top of the report: what was run, and what to know before reading the figures."),
     Shot(
         "success",
         "Success rate as defined in the paper, with counts, intervals, and the results of the paper.",
@@ -59,12 +64,11 @@ SHOTS = (
         "#improvement",
         scheme="dark",
     ),
-    Shot("wrong", "What went wrong: each number links to its runs.", "#error-modes"),
+    Shot("error-modes", "Error modes: each number links to its runs.", "#error-modes"),
     Shot("efficiency", "The cost of runs and of successes.", "#efficiency"),
     Shot("anytime", "The score that runs would have had if they had been stopped earlier.", "#anytime"),
     Shot("profile", "Performance profile: how close each agent comes to the best.", "#profile"),
     Shot("ranks", "Ranks with their uncertainty.", "#ranks", scheme="dark"),
-    Shot("run", "One run: verdict, timeline and steps.", page="run"),
     Shot(
         "step",
         "A step in dark mode: thought, action, observation, and the files it changed.",
@@ -88,7 +92,7 @@ def choose_run(runs: list[Run]) -> Run:
 
 def take_screenshots(browser: Browser, site: Path, run: str, step: int) -> Iterator[tuple[Shot, bytes]]:
     pages = {"index": "index.html", "run": f"runs/{run}.html", "step": f"runs/{run}.html"}
-    for shot in SHOTS:
+    for shot in (*GUIDE_SHOTS, *SHOTS):
         page = browser.new_page(
             viewport={"width": shot.width, "height": shot.height}, color_scheme=shot.scheme
         )
@@ -116,22 +120,22 @@ def compress(image: bytes) -> bytes:
 
 
 def render_gallery(runs: list[Run], shots: list[Shot], run: Run) -> str:
-    facts = build_overview(runs)
+    overview = build_overview(runs)
     lines = [
         MARKER,
         "",
         "## Gallery",
         "",
-        f"Screenshots of real runs: those of `make prove`, and of a small local model. {facts.paragraph}",
+        *textwrap.wrap(f"Screenshots of real runs, also of a small local model. {overview.paragraph}", 110),
         "",
         "```",
-        "python benchmarks/prove.py --out runs/prove",
         "mlagentbench batch benchmarks/gallery.toml --out runs/gallery",
-        "mlagentbench report runs/prove runs/gallery -o report",
-        "python benchmarks/gallery.py runs/prove runs/gallery --grade-steps   # these screenshots",
+        "mlagentbench batch benchmarks/gallery-model.toml --out runs/gallery-model",
+        "mlagentbench report runs/gallery runs/gallery-model -o report",
+        "python benchmarks/gallery.py runs/gallery runs/gallery-model --grade-steps   # these screenshots",
         "```",
         "",
-        f"{facts.run_counts}. Faults, unfinished and unsandboxed runs are shown as such.",
+        f"{overview.run_counts}. Faults, unfinished and unsandboxed runs are shown as such.",
         f"The run shown below is `{run.name}`.",
     ]
     for shot in shots:
@@ -169,24 +173,26 @@ def main() -> int:
         grade_steps([run for run in runs if len(run.steps) >= MIN_CURVE_STEPS], print_progress)
     chosen = choose_run(runs)
     step = max((step.number for step in chosen.steps if step.execution), default=1)
-    target = args.docs / "images" / "gallery"
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir(parents=True)
+    images = args.docs / "images"
+    shutil.rmtree(images / "gallery", ignore_errors=True)
+    (images / "gallery").mkdir(parents=True)
     with tempfile.TemporaryDirectory(prefix="mlagentbench-gallery-") as name, sync_playwright() as play:
         site = Path(name) / "site"
         write_report(runs, site, print_progress)
         browser = play.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox"])
         page = dict(zip((run.folder.path for run in runs), page_names(runs), strict=True))[chosen.folder.path]
         for shot, image in take_screenshots(browser, site, page, step):
-            (target / f"{shot.name}.png").write_bytes(image)
+            folder = images if shot in GUIDE_SHOTS else images / "gallery"
+            (folder / f"{shot.name}.png").write_bytes(image)
         browser.close()
         for figure in FIGURES:
-            shutil.copyfile(site / "figures" / f"{figure}.svg", target / f"{figure}.svg")
+            shutil.copyfile(site / "figures" / f"{figure}.svg", images / "gallery" / f"{figure}.svg")
     page_path = args.docs / "guides" / "reports.md"
     introduction = page_path.read_text().partition(MARKER)[0]
     page_path.write_text(introduction + render_gallery(runs, list(SHOTS), chosen))
-    size = sum(path.stat().st_size for path in target.iterdir())
-    print(f"{len(SHOTS)} screenshots and {len(FIGURES)} figures, {size / 1e6:.2f} MB, in {target}")
+    size = sum(path.stat().st_size for path in images.rglob("*") if path.is_file())
+    count = len(GUIDE_SHOTS) + len(SHOTS)
+    print(f"{count} screenshots and {len(FIGURES)} figures, {size / 1e6:.2f} MB, in {images}")
     return 0 if size <= MAX_TOTAL_BYTES else 1
 
 

@@ -14,7 +14,7 @@ BADGE_CLASSES = {
     "fault": "bad",
     "invalid": "warn",
     "unfinished": "warn",
-    "may be noise": "accent",
+    "within noise": "accent",
 }
 
 
@@ -40,7 +40,7 @@ class RunEntry:
             return "invalid"
         if result.baseline is None:
             return "no baseline"
-        return "success" if result.success else "may be noise" if result.improved else "no success"
+        return "success" if result.success else "within noise" if result.improved else "no success"
 
     @property
     def badge_class(self) -> str:
