@@ -457,7 +457,7 @@ def test_import_at_the_command_line(tmp_path: Path, cli: Any) -> None:
     assert done.returncode == 0 and result["ungraded"]
     shown = cli("show", result["folder"])
     assert "Edit Script (AI) train.py" in shown.stdout and "imported" in shown.stdout
-    assert "not graded, which counts for nothing" in shown.stdout
+    assert "not graded (not counted)" in shown.stdout
     assert "+second" in cli("show", result["folder"], "--step", "2", "--diff").stdout
     for command, reason in (("resume", "cannot be resumed"), ("grade", "imported without grading")):
         refused = cli(command, result["folder"])
