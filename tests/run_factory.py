@@ -1,4 +1,4 @@
-"""Writes run folders without running anything: everything the analysis reads, with any result a test needs."""
+"""Write run folders without running anything: all that the analysis reads, with any result a test needs."""
 
 import json
 from pathlib import Path

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from mlagentbench.errors import UsageError
 from mlagentbench.records import AgentSpec
 from mlagentbench.runner.batch.folder import BatchFolder
 from mlagentbench.runner.batch.plan import read_plan
@@ -35,7 +36,7 @@ def test_the_plan_of_an_earlier_version_is_read_and_expands_to_the_same_jobs(
     record = BatchFolder(BATCH).read_record()
     plan = read_plan(BATCH / "plan.toml", {})
     assert "ledger = true" in (BATCH / "plan.toml").read_text()  # the earlier name of record_access
-    assert plan == record.plan
+    assert plan == record.plan == read_plan(BATCH / "plan.toml", {"record_access": True})
     jobs = plan.expand_jobs()
     assert tuple(jobs) == record.jobs and [job.name for job in jobs] == RUN_NAMES
 
@@ -45,4 +46,11 @@ def test_a_batch_that_is_written_again_has_the_current_keys_and_the_same_content
     BatchFolder(tmp_path).write_record(record)
     written = json.loads((tmp_path / "batch.json").read_text())
     assert written["plan"]["record_access"] is True and "ledger" not in written["plan"]
-    assert BatchFolder(tmp_path).read_record() == record
+    reread = BatchFolder(tmp_path).read_record()
+    assert reread == record and [job.name for job in reread.jobs] == RUN_NAMES
+
+
+def test_a_batch_of_a_later_version_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "batch.json").write_text('{"format": 2, "version": "9.9", "plans": []}')
+    with pytest.raises(UsageError, match="newer version"):
+        BatchFolder(tmp_path).read_record()

@@ -13,8 +13,6 @@ from pydantic import ValidationError
 from mlagentbench.bundles.read import unpack_bundle
 from mlagentbench.errors import Fault, UsageError
 from mlagentbench.records import RUN_FORMAT, RunSpec, Step
-from mlagentbench.runner.batch.folder import BatchFolder, BatchRecord
-from mlagentbench.runner.batch.plan import read_plan
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.setup import Setup
 from mlagentbench.sandbox.access_log.records import read_access
@@ -117,29 +115,6 @@ def test_a_run_of_a_later_version_is_refused_in_one_line_whatever_it_contains(
         "newer version of mlagentbench (9.9�[2J" in completed.stderr
         and "pip install --upgrade" in completed.stderr
     )
-
-
-def test_an_old_batch_keeps_the_names_of_its_run_folders() -> None:
-    """Field names have changed since: a resumed batch must find its runs again."""
-    folder = HERE / "batch-1"
-    names = json.loads((folder / "run-names.json").read_text())
-    record = BatchFolder(folder).read_record()
-    assert [job.name for job in record.jobs] == names
-    assert record.plan.record_access and all(job.record_access for job in record.jobs)
-    rewritten = BatchRecord.model_validate_json(record.model_dump_json())
-    assert rewritten == record and [job.name for job in rewritten.jobs] == names
-
-
-def test_an_old_plan_can_be_read_and_overridden() -> None:
-    path = HERE / "batch-1" / "plan.toml"
-    assert read_plan(path, {}) == BatchFolder(path.parent).read_record().plan
-    assert read_plan(path, {"record_access": True}) == read_plan(path, {})
-
-
-def test_a_batch_of_a_later_version_is_refused_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / "batch.json").write_text('{"format": 2, "version": "9.9", "plans": []}')
-    with pytest.raises(UsageError, match="newer version"):
-        BatchFolder(tmp_path).read_record()
 
 
 def test_a_field_that_this_version_does_not_know_is_never_ignored(old_run: Path) -> None:

@@ -13,6 +13,8 @@ import subprocess, sys
 from mlagentbench.system.spawn import die_with_parent
 
 child = subprocess.Popen(die_with_parent(["sleep", "600"]))
+while open(f"/proc/{child.pid}/comm").read() != "sleep\\n":  # until setpriv has set the signal
+    pass
 print(child.pid, flush=True)
 sys.stdin.readline()
 """
