@@ -88,9 +88,7 @@ def test_a_fresh_instance_has_other_data_and_other_answers(
 def test_every_task_with_tables_has_a_twin_and_the_others_a_documented_reason() -> None:
     public = {name: prepare_data(Task.load(name), "open", ignore_progress).files for name in TASKS}
     assert set(TWINS) == {name for name, files in public.items() if "test.csv" in files}
-    reasons = (
-        CONTAMINATION_PAGE.read_text().partition("## Tasks without a twin")[2].partition("\n## ")[0]
-    )
+    reasons = CONTAMINATION_PAGE.read_text().partition("## Tasks without a twin")[2].partition("\n## ")[0]
     assert {name for name in TABLES if name in reasons} == set(TABLES) - set(TWINS)
     assert all(name in reasons for name in set(TASKS) - set(TABLES))
 
