@@ -68,7 +68,7 @@ class RuleViolation(Record):
     code: str = Field(min_length=1)
 
 
-class Traits(Record):
+class TaskTraits(Record):
     """Properties of a task by which the audit selects attacks; unknown traits are errors."""
 
     timed_function: GradedFunction | None = None  # the grader times it against the starter's
@@ -92,7 +92,7 @@ class TaskConfig(Record):
     grading_minutes: float = Field(gt=0, default=10.0)
     limits: Limits = Limits()
     twin: Twin | None = None
-    traits: Traits = Traits()
+    traits: TaskTraits = TaskTraits()
     editions: dict[Literal["open", "paper"], Edition]
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from mlagentbench.audit.attacks.base import attack_names, load_attack
 from mlagentbench.audit.audit import run_audit
-from mlagentbench.audit.finding import Finding
+from mlagentbench.audit.finding import AttackFinding
 from mlagentbench.errors import UsageError
-from mlagentbench.task import Task, Traits
+from mlagentbench.task import Task, TaskTraits
 
 ROOT = Path(__file__).parents[2]
 TOML = (ROOT / "tests" / "toy" / "task.toml").read_text()
@@ -41,14 +41,14 @@ def ignore(line: object) -> None:
     """Discard a progress line or a finding."""
 
 
-def run_one(task: Path, attack: str) -> Finding:
+def run_one(task: Path, attack: str) -> AttackFinding:
     (finding,) = run_audit([str(task)], [attack], True, ignore, ignore)
     return finding
 
 
 def test_every_trait_has_an_attack_and_every_attack_asks_for_a_trait_that_exists() -> None:
     asked = {load_attack(name).trait for name in attack_names()} - {""}
-    assert asked == set(Traits.model_fields) == set(DECLARATIONS)
+    assert asked == set(TaskTraits.model_fields) == set(DECLARATIONS)
 
 
 @pytest.mark.parametrize("trait", DECLARATIONS)
@@ -102,7 +102,7 @@ def test_a_task_of_the_suite_declares_the_traits_that_its_grader_has(name: str) 
     task = Task.load(name)
     grader = (task.folder / "grade.py").read_text()
     assert task.has_rules == bool(task.config.traits.rule_violation)
-    assert ("Race(" in grader) == bool(task.config.traits.timed_function)
+    assert ("SpeedComparison(" in grader) == bool(task.config.traits.timed_function)
     for function in (task.config.traits.timed_function, task.config.traits.byte_model):
         assert not function or f'"{function.module}", "{function.function}"' in grader
 

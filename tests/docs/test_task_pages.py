@@ -14,13 +14,13 @@ from pydantic_core import PydanticUndefined
 from mlagentbench.records import Baseline, Limits, Record
 from mlagentbench.runner.setup import prepare_setup
 from mlagentbench.runner.start import start_run
-from mlagentbench.task import Edition, GradedFunction, RuleViolation, Source, TaskConfig, Traits, Twin
+from mlagentbench.task import Edition, GradedFunction, RuleViolation, Source, TaskConfig, TaskTraits, Twin
 
 DOCS = Path(__file__).parents[2] / "docs"
 SIMPLE_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
 TITLED_BLOCK = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 ROW = re.compile(r"^\| `(\w+)` \| (.+?) \| (.+?) \| (.+) \|$")
-TABLES = (TaskConfig, Limits, Twin, Traits, GradedFunction, RuleViolation, Edition, Source, Baseline)
+TABLES = (TaskConfig, Limits, Twin, TaskTraits, GradedFunction, RuleViolation, Edition, Source, Baseline)
 
 
 @pytest.fixture

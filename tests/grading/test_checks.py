@@ -125,7 +125,7 @@ def test_a_small_file_with_very_many_rows_takes_little_memory(tmp_path: Path) ->
         tracemalloc.start()
         try:
             with pytest.raises(InvalidSubmission, match=message):
-                read_texts(path, "id", ["value"], like, cell=1000)
+                read_texts(path, "id", ["value"], like, mean_cell_bytes=1000)
             assert tracemalloc.get_traced_memory()[1] < 1_000_000
         finally:
             tracemalloc.stop()
@@ -162,7 +162,10 @@ def test_texts_are_joined_by_id_and_may_be_longer_than_numbers(tmp_path: Path) -
     like = read_answers(private, id="id", columns=["runs"], text=True)
     assert like["runs"].tolist() == ["", "1 2 3 4"]
     path.write_text(f"id,runs\nb,{'7 ' * 40_000}\na,-\n")
-    assert [len(cell) for cell in read_texts(path, "id", ["runs"], like, cell=100)["runs"]] == [1, 79_999]
+    assert [len(cell) for cell in read_texts(path, "id", ["runs"], like, mean_cell_bytes=100)["runs"]] == [
+        1,
+        79_999,
+    ]
     path.write_text(f"id,runs\nb,{'7 ' * 60_000}\na,{'7 ' * 60_000}\n")
     with pytest.raises(InvalidSubmission, match="bytes; 2 predictions need at most 200,400"):
-        read_texts(path, "id", ["runs"], like, cell=100)
+        read_texts(path, "id", ["runs"], like, mean_cell_bytes=100)

@@ -37,7 +37,7 @@ def load(folder: Path):
 
     def start(source: str, **options: object) -> Program:
         (folder / "code.py").write_text("import os, sys\nimport numpy as np\n" + source)
-        programs.append(Program(folder, "code", "answer", **{"start_seconds": 20, **options}))
+        programs.append(Program(folder, "code", "answer", **{"start_timeout_s": 20, **options}))
         return programs[-1]
 
     yield start
@@ -45,8 +45,8 @@ def load(folder: Path):
         program.close()
 
 
-def ask(program: Program, *arrays: np.ndarray, seconds: float = 20, most: int = 1000):
-    return program.ask(*(arrays or (ONE,)), seconds=seconds, most=most)
+def ask(program: Program, *arrays: np.ndarray, timeout_s: float = 20, max_bytes: int = 1000):
+    return program.ask(*(arrays or (ONE,)), timeout_s=timeout_s, max_bytes=max_bytes)
 
 
 def error_message(program: Program, **options: float) -> str:
@@ -149,7 +149,7 @@ def test_a_submission_that_cannot_be_loaded_is_invalid_with_a_message(
 
 def test_a_submission_that_never_finishes_loading_is_invalid(load: Load) -> None:
     with pytest.raises(InvalidSubmission, match="took too long"):
-        load("while True: pass", start_seconds=1.5)
+        load("while True: pass", start_timeout_s=1.5)
 
 
 @pytest.mark.parametrize(
@@ -183,19 +183,19 @@ def test_a_wrong_answer_format_is_invalid_with_a_message(load: Load, body: str, 
     "body", ["while True: pass", "import time; time.sleep(1000)", "os.kill(os.getpid(), 19)"]
 )
 def test_a_program_that_hangs_is_invalid_after_the_time_limit(load: Load, body: str) -> None:
-    assert "took too long" in error_message(load(f"def answer(x):\n    {body}"), seconds=0.5)
+    assert "took too long" in error_message(load(f"def answer(x):\n    {body}"), timeout_s=0.5)
 
 
 def test_a_program_that_answers_byte_by_byte_is_invalid_after_the_time_limit(load: Load) -> None:
     header = "fd = pipe(); os.write(fd, (900).to_bytes(8, 'little'))"
     drip = f"import time\n    {header}\n    while True: os.write(fd, b'x'); time.sleep(0.01)"
-    assert "took too long" in error_message(load(f"{PIPE}\ndef answer(x):\n    {drip}"), seconds=0.5)
+    assert "took too long" in error_message(load(f"{PIPE}\ndef answer(x):\n    {drip}"), timeout_s=0.5)
 
 
 def test_a_program_that_does_not_read_its_question_is_invalid_after_the_time_limit(load: Load) -> None:
     program = load("import threading\ndef answer(x):\n    while True: pass")
     with pytest.raises(InvalidSubmission, match="took too long"):
-        ask(program, np.zeros(1_000_000), seconds=0.5)
+        ask(program, np.zeros(1_000_000), timeout_s=0.5)
 
 
 def test_ten_gigabytes_exceed_the_memory_limit(load: Load) -> None:
@@ -208,7 +208,7 @@ def test_ten_gigabytes_exceed_the_memory_limit(load: Load) -> None:
 def test_a_fork_bomb_is_terminated_with_its_program(load: Load) -> None:
     bomb = "def answer(x):\n    while True:\n        try: os.fork()\n        except OSError: pass"
     program = load(bomb)
-    error_message(program, seconds=1)
+    error_message(program, timeout_s=1)
     program.close()
     assert not program._process.tree.pids()
 

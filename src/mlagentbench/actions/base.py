@@ -17,7 +17,7 @@ MAX_DIFF_CHARS = 10_000
 MAX_DIFF_LINE_PAIRS = 4_000_000  # lines times lines: beyond that, computing a diff can take minutes
 
 ActionFunction = Callable[..., str]
-PROBLEMS = {"missing": "is missing", "extra_forbidden": "is not an argument of this action"}
+ARGUMENT_PROBLEMS = {"missing": "is missing", "extra_forbidden": "is not an argument of this action"}
 
 
 class Action:
@@ -94,7 +94,7 @@ class Action:
         except ValidationError as error:
             first = error.errors()[0]
             name = ".".join(str(part) for part in first["loc"])
-            problem = PROBLEMS.get(first["type"], first["msg"].lower())
+            problem = ARGUMENT_PROBLEMS.get(first["type"], first["msg"].lower())
             raise ActionError(f"{self.name}: {name} {problem}. The arguments are: {self.usage}") from error
         return self._function(
             context, **{name: getattr(checked, name) for name in self.arguments.model_fields}

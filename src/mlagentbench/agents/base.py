@@ -126,7 +126,7 @@ def instantiate_agent(
         default = parameters[option].default
         if default not in (None, Parameter.empty) and type(value) is not type(default):
             raise UsageError(
-                f"The option {option} of {name} must be {_article(type(default))}, not {value!r}."
+                f"The option {option} of {name} must be {_with_article(type(default))}, not {value!r}."
             )
     _check_option_types(agent_class, options)
     try:
@@ -139,7 +139,7 @@ def instantiate_agent(
         raise UsageError(f"The agent {name} cannot be created: {type(error).__name__}: {error}") from error
 
 
-def _article(kind: type) -> str:
+def _with_article(kind: type) -> str:
     return f"{'an' if kind.__name__[0] in 'aeiou' else 'a'} {kind.__name__}"
 
 

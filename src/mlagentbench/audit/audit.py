@@ -13,7 +13,7 @@ from secrets import token_hex
 from mlagentbench.audit.attacks.base import AttackOutcome, attack_names, load_attack
 from mlagentbench.audit.canaries import Secret, plant_host_secrets, temporary_secret_file, write_secret_file
 from mlagentbench.audit.context import AttackContext
-from mlagentbench.audit.finding import Finding, build_finding
+from mlagentbench.audit.finding import AttackFinding, build_finding
 from mlagentbench.errors import Fault, UsageError
 from mlagentbench.records import AgentSpec, Limits
 from mlagentbench.runner.folder import RunFolder
@@ -39,8 +39,8 @@ def run_audit(
     attacks: Sequence[str],
     quick: bool,
     progress: ProgressCallback,
-    on_finding: Callable[[Finding], None],
-) -> list[Finding]:
+    on_finding: Callable[[AttackFinding], None],
+) -> list[AttackFinding]:
     """Run every attack against every task it applies to; `quick` leaves out slow and repetitive cases."""
     if unknown := sorted(set(attacks) - set(attack_names())):
         raise UsageError(f"No such attack: {unknown[0]!r}. Available: {', '.join(attack_names())}.")
@@ -51,14 +51,14 @@ def run_audit(
         for setup in select_setups(name, setups, quick)
     ]
     concurrent = [case for case in cases if not load_attack(case.attack).runs_alone]
-    findings: list[Finding] = []
+    findings: list[AttackFinding] = []
     with (
         plant_host_secrets() as host_secrets,
         temporary_dir() as runs,
-        _plant_beside_answers(setups) as data_secrets,
+        _plant_data_secrets(setups) as data_secrets,
     ):
 
-        def run_and_report(case: AttackCase) -> Finding:
+        def run_and_report(case: AttackCase) -> AttackFinding:
             finding = run_attack(case, runs, (*host_secrets, *data_secrets), quick)
             on_finding(finding)
             return finding
@@ -82,7 +82,7 @@ def select_setups(name: str, setups: Sequence[Setup], quick: bool) -> list[Setup
 
 
 @contextmanager
-def _plant_beside_answers(setups: Sequence[Setup]) -> Iterator[list[Secret]]:
+def _plant_data_secrets(setups: Sequence[Setup]) -> Iterator[list[Secret]]:
     with ExitStack() as stack:
         yield [
             stack.enter_context(
@@ -104,7 +104,7 @@ def _can_record_access(setup: Setup) -> bool:
     return True
 
 
-def run_attack(case: AttackCase, runs: Path, secrets: tuple[Secret, ...], quick: bool) -> Finding:
+def run_attack(case: AttackCase, runs: Path, secrets: tuple[Secret, ...], quick: bool) -> AttackFinding:
     """Run one attack as an ordinary run in a new folder below `runs`, and report what it achieved."""
     started = time.monotonic()
     attack_class = load_attack(case.attack)

@@ -18,7 +18,7 @@ MAX_SUMMARY_CHARS = 300
 MAX_DETAILS = 100  # refusals and accesses stored per finding
 
 
-class Finding(Record):
+class AttackFinding(Record):
     """The result of one attack on one task."""
 
     attack: str
@@ -33,7 +33,7 @@ class Finding(Record):
     seconds: float = 0.0
 
 
-class StepGrade(NamedTuple):
+class AttackStepGrade(NamedTuple):
     """The grade of what an attack left after one step."""
 
     step: int
@@ -43,7 +43,7 @@ class StepGrade(NamedTuple):
     missing: bool = False  # there was no submission to grade
 
 
-def build_finding(name: str, attack: Attack, outcome: AttackOutcome) -> Finding:
+def build_finding(name: str, attack: Attack, outcome: AttackOutcome) -> AttackFinding:
     """Sum up one attack."""
     grades = list(_grade_each_step(outcome)) if attack.grades_each_step else []
     successes = list(_describe_successes(attack, outcome, grades))
@@ -60,7 +60,7 @@ def build_finding(name: str, attack: Attack, outcome: AttackOutcome) -> Finding:
     else:
         summary = _describe_no_gain(outcome)
     accesses = unexpected_accesses(_read_accesses(outcome))
-    return Finding(
+    return AttackFinding(
         attack=name,
         task=outcome.result.task,
         outcome=label,
@@ -75,7 +75,9 @@ def build_finding(name: str, attack: Attack, outcome: AttackOutcome) -> Finding:
     )
 
 
-def _describe_successes(attack: Attack, outcome: AttackOutcome, grades: list[StepGrade]) -> Iterator[str]:
+def _describe_successes(
+    attack: Attack, outcome: AttackOutcome, grades: list[AttackStepGrade]
+) -> Iterator[str]:
     result = outcome.result
     if result.ending == "fault":
         yield f"it made the harness fail, which voids the run: {result.note}"
@@ -92,7 +94,7 @@ def _describe_successes(attack: Attack, outcome: AttackOutcome, grades: list[Ste
         yield gain
 
 
-def _describe_graded_successes(outcome: AttackOutcome, grades: list[StepGrade]) -> Iterator[str]:
+def _describe_graded_successes(outcome: AttackOutcome, grades: list[AttackStepGrade]) -> Iterator[str]:
     baseline, better = outcome.folder.spec.baseline, outcome.folder.spec.better
     for grade in grades:
         what = f"the submission after step {grade.step} ({_thought_at(outcome, grade.step)})"
@@ -108,7 +110,7 @@ def _read_accesses(outcome: AttackOutcome) -> Iterator[Access]:
         yield from read_access(outcome.folder.path, step)
 
 
-def _grade_each_step(outcome: AttackOutcome) -> Iterator[StepGrade]:
+def _grade_each_step(outcome: AttackOutcome) -> Iterator[AttackStepGrade]:
     """Grade the submission after each step; an unchanged submission is not graded again."""
     setup, known = outcome.context.setup, dict[str, Grade]()
     store = outcome.folder.open_store(setup.data, writable=False)
@@ -120,10 +122,10 @@ def _grade_each_step(outcome: AttackOutcome) -> Iterator[StepGrade]:
             try:
                 grade = known[key] = known.get(key) or grader.grade(store, step)
             except Fault as fault:
-                yield StepGrade(step, fault=str(fault))
+                yield AttackStepGrade(step, fault=str(fault))
                 return
             missing = submission != "." and entry is None
-            yield StepGrade(step, grade.score, grade.invalid, missing=missing)
+            yield AttackStepGrade(step, grade.score, grade.invalid, missing=missing)
 
 
 def _thought_at(outcome: AttackOutcome, step: int) -> str:

@@ -19,21 +19,23 @@ def build_problem_statement(
     """
     resources = fill_prompt(
         "resources",
-        cores=_count(hardware.cores, "CPU core"),
+        cores=_pluralize(hardware.cores, "CPU core"),
         gpu=_describe_gpus(gpu, hardware),
-        script_minutes=_count(limits.script_minutes, "minute"),
+        script_minutes=_pluralize(limits.script_minutes, "minute"),
         memory=f"{min(limits.memory_gb, hardware.memory_gb):g}",
         processes=f"{limits.processes:,}",
         disk=f"{limits.disk_gb:g}",
         files=f"{limits.files:,}",
         steps=f"{limits.steps:,}",
-        hours=_count(limits.hours, "hour") if limits.hours >= 1 else _count(limits.hours * 60, "minute"),
+        hours=_pluralize(limits.hours, "hour")
+        if limits.hours >= 1
+        else _pluralize(limits.hours * 60, "minute"),
         budget=_describe_budget(limits),
     )
     return f"{task.describe(edition).strip()}\n\n{resources}\n"
 
 
-def _count(number: float, unit: str) -> str:
+def _pluralize(number: float, unit: str) -> str:
     return f"{number:.3g} {unit}" if number == 1 else f"{number:.3g} {unit}s"
 
 
@@ -43,7 +45,7 @@ def _describe_gpus(gpu: str, hardware: Hardware) -> str:
     names = [name for name in hardware.gpu.split("; ") if name]
     count = len(names) if gpu == "all" else len(gpu.split(","))
     models = ", ".join(dict.fromkeys(names))
-    return _count(count, "GPU") + (f" ({models})" if models else "")
+    return _pluralize(count, "GPU") + (f" ({models})" if models else "")
 
 
 def _describe_budget(limits: Limits) -> str:

@@ -13,14 +13,14 @@ import pandas as pd
 
 from mlagentbench.errors import InvalidSubmission
 from mlagentbench.grading.program import Program
-from mlagentbench.grading.relative_timing import Question, Race
+from mlagentbench.grading.relative_timing import Question, SpeedComparison
 from mlagentbench.grading.script_rules import forbidden_imports, numbers_above
 
 __all__ = [
     "InvalidSubmission",
     "Program",
     "Question",
-    "Race",
+    "SpeedComparison",
     "forbidden_imports",
     "numbers_above",
     "read_answers",
@@ -83,7 +83,9 @@ def read_submission(path: Path, id: str, columns: Sequence[str], like: pd.DataFr
     return pd.DataFrame(numbers, index=like.index)
 
 
-def read_texts(path: Path, id: str, columns: Sequence[str], like: pd.DataFrame, cell: int) -> pd.DataFrame:
+def read_texts(
+    path: Path, id: str, columns: Sequence[str], like: pd.DataFrame, mean_cell_bytes: int
+) -> pd.DataFrame:
     """Read submitted text from a csv file; like `read_submission`, but cells may hold any text.
 
     Args:
@@ -91,7 +93,7 @@ def read_texts(path: Path, id: str, columns: Sequence[str], like: pd.DataFrame, 
         id: The name of the id column.
         columns: The names of the columns with text.
         like: The answers, from `read_answers`.
-        cell: The average number of bytes per cell above which the file is rejected as too large.
+        mean_cell_bytes: The average number of bytes per cell above which the file is rejected as too large.
 
     Returns:
         The submitted text, without surrounding whitespace, indexed by id, in the order of `like`.
@@ -99,7 +101,7 @@ def read_texts(path: Path, id: str, columns: Sequence[str], like: pd.DataFrame, 
     Raises:
         InvalidSubmission: If the file is missing, too large or malformed, or its ids are not those of `like`.
     """
-    rows = _read_rows(path, id, columns, like, cell)
+    rows = _read_rows(path, id, columns, like, mean_cell_bytes)
     cells = {column: [row[position] for row in rows] for position, column in enumerate(columns)}
     return pd.DataFrame(cells, index=like.index, dtype=str)
 

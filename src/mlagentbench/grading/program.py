@@ -40,7 +40,7 @@ class Program:
         packages: If given, only these packages and the standard library can be imported; the program then
             cannot start other programs or load machine code of its own. If empty, the whole runtime is
             available.
-        start_seconds: How long importing the module may take.
+        start_timeout_s: How long importing the module may take.
         memory_gb: Memory limit of the sandbox.
 
     Raises:
@@ -54,7 +54,7 @@ class Program:
         module: str,
         function: str,
         packages: Sequence[str] = (),
-        start_seconds: float = 60,
+        start_timeout_s: float = 60,
         memory_gb: float = 4,
     ) -> None:
         settings = json.loads(os.environ["MLAGENTBENCH_GRADING"])
@@ -83,7 +83,7 @@ class Program:
         try:
             os.set_blocking(self._in, False)
             os.set_blocking(self._out, False)
-            self._wait_until_loaded(time.monotonic() + start_seconds)
+            self._wait_until_loaded(time.monotonic() + start_timeout_s)
         except BaseException:
             self.close()
             raise
@@ -112,13 +112,13 @@ class Program:
         if self._paused and self._process.tree.cpu_seconds_while_paused > MAX_CPU_S_WHILE_PAUSED:
             raise InvalidSubmission(f"{self.name} resumed itself while another program was timed")
 
-    def ask(self, *arrays: Array, seconds: float, most: int) -> tuple[list[Array], float]:
+    def ask(self, *arrays: Array, timeout_s: float, max_bytes: int) -> tuple[list[Array], float]:
         """Call the function with arrays and return its answer and how long it took.
 
         Args:
             *arrays: The arguments, arrays of numbers; an array without dimensions arrives as a Python number.
-            seconds: Time limit.
-            most: The largest answer that is accepted, in bytes.
+            timeout_s: Time limit.
+            max_bytes: The largest answer that is accepted.
 
         Returns:
             The arrays that the function returned, and the seconds from sending the question to receiving the
@@ -126,16 +126,16 @@ class Program:
 
         Raises:
             InvalidSubmission: If the function raises, exits, takes too long, exceeds a resource limit, or
-                returns something else than arrays of numbers within `most` bytes.
+                returns something else than arrays of numbers within `max_bytes`.
         """
         question = submission_runner.pack_arrays(list(arrays))
         if self._paused:
             self._process.tree.resume()
             self._paused = False
         started = time.monotonic()
-        deadline = started + seconds
+        deadline = started + timeout_s
         self._send(struct.pack("<Q", len(question)) + question, deadline)
-        answer = self._receive(deadline, most + MAX_HEADER_BYTES)
+        answer = self._receive(deadline, max_bytes + MAX_HEADER_BYTES)
         elapsed = time.monotonic() - started
         try:
             return submission_runner.unpack_arrays(answer), elapsed
@@ -156,7 +156,7 @@ class Program:
                 while len(output) < MAX_OUTPUT_BYTES:
                     output += self._read(1, deadline)
             raise SandboxFault(f"cannot start a program for grading: {_format_output(output)}")
-        self._receive(deadline, most=0)
+        self._receive(deadline, max_bytes=0)
 
     def _send(self, data: bytes, deadline: float) -> None:
         view = memoryview(data)
@@ -169,14 +169,14 @@ class Program:
             except BrokenPipeError as error:
                 raise self._exit_error("before it read the question") from error
 
-    def _receive(self, deadline: float, most: int) -> bytearray:
+    def _receive(self, deadline: float, max_bytes: int) -> bytearray:
         (size,) = struct.unpack("<Q", self._read(8, deadline))
         if size & submission_runner.ERROR_BIT:
             length = min(size & ~submission_runner.ERROR_BIT, submission_runner.MAX_ERROR_BYTES)
             text = self._read(length, deadline)
             raise InvalidSubmission(f"{self.name} failed: {_format_output(text)}")
-        if size > most:
-            raise InvalidSubmission(f"{self.name} returned {size:,} bytes; at most {most:,} are allowed")
+        if size > max_bytes:
+            raise InvalidSubmission(f"{self.name} returned {size:,} bytes; at most {max_bytes:,} are allowed")
         return self._read(size, deadline)
 
     def _read(self, size: int, deadline: float) -> bytearray:

@@ -29,35 +29,35 @@ PENALTY_STANDARD_ERRORS = 2  # by which an uncertain score is made worse
 
 
 @dataclass(frozen=True)
-class Race:
+class SpeedComparison:
     """A comparison of the speed of two programs.
 
     Attributes:
         starter: The folder of the task's starter.
         submission: The folder of the submission.
-        program: Starts the program in a folder.
-        questions: Makes the questions of one round: the same number, order and kinds in every round, with
-            inputs that were never used before.
-        untimed: How many questions at the beginning of each round only warm up.
-        kept: Whether programs keep running from round to round, because they take long to start; by default
-            they are started anew in every round.
-        exact: The standard error, relative to the score, at which the score counts as certain.
+        start_program: Starts the program in a folder.
+        draw_questions: Draws the questions of one round: the same number, order and kinds in every round,
+            with inputs that were never used before.
+        warmup_questions: How many questions at the beginning of each round are not timed.
+        reuse_programs: Whether programs keep running from round to round, because they take long to start; by
+            default they are started anew in every round.
+        max_relative_error: The standard error, relative to the score, at which the score counts as certain.
     """
 
     starter: Path
     submission: Path
-    program: Callable[[Path], Program]
-    questions: Callable[[], Sequence[Question]]
-    untimed: int = 0
-    kept: bool = False
-    exact: float = 0.015
+    start_program: Callable[[Path], Program]
+    draw_questions: Callable[[], Sequence[Question]]
+    warmup_questions: int = 0
+    reuse_programs: bool = False
+    max_relative_error: float = 0.015
 
-    def run(self, least: int, most: int) -> float:
+    def run(self, min_rounds: int, max_rounds: int) -> float:
         """Time both programs until the score is certain.
 
         Args:
-            least: The smallest number of rounds.
-            most: The largest number of rounds.
+            min_rounds: The smallest number of rounds.
+            max_rounds: The largest number of rounds.
 
         Returns:
             The submission's time as a fraction of the starter's: below 1 is faster.
@@ -70,24 +70,26 @@ class Race:
         orders = [self.starter, self.submission], [self.submission, self.starter]  # which is first may matter
         rounds: list[SecondsArray] = []
         with ExitStack() as stack:
-            kept = self._start_programs(orders[0], stack) if self.kept else {}
+            running = self._start_programs(orders[0], stack) if self.reuse_programs else {}
             starter_seconds: dict[int, float] = {}  # by question; they limit the submission's time
-            if not kept:
-                self._time_round([self.starter], kept, starter_seconds)  # warms up the machine
-            while len(rounds) < least or (len(rounds) < most and is_uncertain(rounds, self.exact)):
-                rounds += [self._time_round(order, kept, starter_seconds) for order in orders]
+            if not running:
+                self._time_round([self.starter], running, starter_seconds)  # warms up the machine
+            while len(rounds) < min_rounds or (
+                len(rounds) < max_rounds and is_uncertain(rounds, self.max_relative_error)
+            ):
+                rounds += [self._time_round(order, running, starter_seconds) for order in orders]
         score, error = score_and_error(rounds)
-        penalty = PENALTY_STANDARD_ERRORS * error if is_uncertain(rounds, self.exact) else 0.0
+        penalty = PENALTY_STANDARD_ERRORS * error if is_uncertain(rounds, self.max_relative_error) else 0.0
         return score * math.exp(penalty)
 
     def _time_round(
-        self, order: list[Path], kept: Mapping[Path, Program], starter_seconds: dict[int, float]
+        self, order: list[Path], running: Mapping[Path, Program], starter_seconds: dict[int, float]
     ) -> SecondsArray:
         """Ask each question to both programs in turn; return the times of the timed questions."""
         rows = []
         with ExitStack() as stack:
-            programs = kept or self._start_programs(order, stack)
-            for number, question in enumerate(self.questions()):
+            programs = running or self._start_programs(order, stack)
+            for number, question in enumerate(self.draw_questions()):
                 seconds = {self.submission: math.nan}
                 for folder in order:
                     is_starter = folder == self.starter
@@ -99,13 +101,13 @@ class Race:
                         starter_seconds[number] = seconds[folder]
                         self._reject_if_ran_while_paused(programs)
                 rows.append([seconds[self.submission], seconds[self.starter]])
-        return np.array(rows[self.untimed :])
+        return np.array(rows[self.warmup_questions :])
 
     def _start_programs(self, folders: list[Path], stack: ExitStack) -> dict[Path, Program]:
         programs: dict[Path, Program] = {}
         for folder in folders:
             with self._attribute_errors(folder, programs):
-                programs[folder] = stack.enter_context(self.program(folder))
+                programs[folder] = stack.enter_context(self.start_program(folder))
             programs[folder].pause()
         return programs
 
@@ -150,12 +152,12 @@ def score_and_error(rounds: list[SecondsArray]) -> tuple[float, float]:
     return float(shares @ np.median(ratios, axis=0)), float(error)
 
 
-def is_uncertain(rounds: list[SecondsArray], exact: float) -> bool:
+def is_uncertain(rounds: list[SecondsArray], max_relative_error: float) -> bool:
     """Tell whether more rounds are needed.
 
-    The score is certain if its standard error is at most `exact`, or small compared with the distance of the
-    score from 1 (no change) and from the threshold of success.
+    The score is certain if its standard error is at most `max_relative_error`, or small compared with the
+    distance of the score from 1 (no change) and from the threshold of success.
     """
     score, error = score_and_error(rounds)
     distance = min(abs(math.log(score)) / 6, abs(math.log(score / (1 - MIN_IMPROVEMENT))) / 3)
-    return error > max(exact, distance)
+    return error > max(max_relative_error, distance)

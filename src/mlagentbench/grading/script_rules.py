@@ -63,7 +63,7 @@ def forbidden_imports(folder: Path, start: str, forbidden: Sequence[str]) -> lis
     return messages
 
 
-def numbers_above(folder: Path, start: str, names: str, most: float) -> list[str]:
+def numbers_above(folder: Path, start: str, names: str, limit: float) -> list[str]:
     """Find numbers above a limit that a script, or a local module that it imports, gives to a matching name.
 
     Assignments, keyword arguments, parameter defaults, dictionary keys, command-line defaults and loops over
@@ -73,18 +73,18 @@ def numbers_above(folder: Path, start: str, names: str, most: float) -> list[str
         folder: The folder with the agent's scripts, as `violations` receives it.
         start: The script that is checked first, relative to `folder`.
         names: A regular expression, searched in names without regard to case.
-        most: The largest number that is allowed.
+        limit: The largest number that is allowed.
 
     Returns:
-        One message per number above `most`, and one per file that runs but cannot be checked.
+        One message per number above `limit`, and one per file that runs but cannot be checked.
     """
     messages, pattern = [], re.compile(names, re.IGNORECASE)
     for script in _iter_scripts(folder, start):
         messages += script.unchecked_violations
         for line, name, number in iter_named_numbers(script.tree, pattern):
-            if number > most:
+            if number > limit:
                 setting = f"{script.name} line {line} sets {name[:MAX_NAME_CHARS]} to {number:g}"
-                messages.append(f"{setting}; at most {most:g} is allowed")
+                messages.append(f"{setting}; at most {limit:g} is allowed")
     return messages
 
 

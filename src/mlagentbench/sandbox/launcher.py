@@ -21,7 +21,7 @@ from mlagentbench.errors import SandboxFault
 CLONE_NEWNS, MS_BIND, MS_REC, MS_PRIVATE, MNT_DETACH = 0x20000, 4096, 16384, 1 << 18, 2
 STAGING_FOLDER = Path("/run/mlagentbench")
 
-Result = TypeVar("Result")
+ResultT = TypeVar("ResultT")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -57,8 +57,8 @@ class Launcher:
             except BaseException as error:  # noqa: BLE001 - raised again in the calling thread
                 result.set_exception(error)
 
-    def _run_in_thread(self, job: Callable[[], Result]) -> Result:
-        result: Future[Result] = Future()
+    def _run_in_thread(self, job: Callable[[], ResultT]) -> ResultT:
+        result: Future[ResultT] = Future()
         self._jobs.put((job, result))
         return result.result()
 

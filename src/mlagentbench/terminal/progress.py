@@ -57,7 +57,7 @@ class ProgressLines:
         for run in status.runs:
             previous = before.get(run.name)
             if run.state in ("finished", "fault") and previous != self._states[run.name]:
-                print_progress(f"{run.name}: {format_outcome(run)}")
+                print_progress(f"{run.name}: {format_run_outcome(run)}")
             # A run that is about to start is "stopped", too.
             elif run.state == "stopped" and previous and previous[0] == "running":
                 print_progress(f"{run.name}: stopped after {run.steps} steps")
@@ -75,7 +75,7 @@ def status_table(status: BatchStatus, max_rows: int) -> Table:
         inner.add_row(
             Text(run.state, STATE_STYLES[run.state]),
             *map(Text, map(strip_control_chars, cells)),
-            Text(format_outcome(run), "dim"),
+            Text(format_run_outcome(run), "dim"),
         )
     outer.add_row(Text(format_totals(status.totals), "bold"))
     outer.add_row(inner)
@@ -103,7 +103,7 @@ def format_cost(run: RunStatus) -> str:
     return f"${run.dollars:.2f}" if run.tokens else ""
 
 
-def format_outcome(run: RunStatus) -> str:
+def format_run_outcome(run: RunStatus) -> str:
     """The outcome of a run, or its current action."""
     if run.state == "fault":
         return strip_control_chars(f"fault {run.faults}: {run.note}")

@@ -24,7 +24,7 @@ Response = tuple[dict[str, Any], bytes]
 _libc = ctypes.CDLL(None)
 _process_lock = threading.Lock()  # held while children are started and reaped
 _child_started = threading.Event()
-_running: dict[int, "Command"] = {}  # by request id
+_running: dict[int, "RunningCommand"] = {}  # by request id
 _cancelled: set[int] = set()  # requests that were cancelled before they started
 
 
@@ -66,7 +66,7 @@ class Tail:
         return bytes(self.buffer[-self.max_bytes :])
 
 
-class Command:
+class RunningCommand:
     """One command and everything that it starts."""
 
     def __init__(self, request: dict[str, Any], stdin_data: bytes) -> None:
@@ -204,7 +204,7 @@ def reap_children() -> None:
 def run_command(request: dict[str, Any], body: bytes) -> Response:
     """Run a command."""
     try:
-        command = Command(request, body)
+        command = RunningCommand(request, body)
     except PermissionError:
         raise
     except OSError as error:

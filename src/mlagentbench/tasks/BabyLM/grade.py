@@ -39,7 +39,7 @@ def grade(submission: Path, private: Path) -> float:
         raise InvalidSubmission("model.py is missing, or is not a regular file")
     vocabulary = read_vocabulary(submission / "tokens.json")
     encoded = [encode(text.tobytes(), vocabulary) for text in texts]
-    with Program(submission, "model", "predict", start_seconds=START_SECONDS) as program:
+    with Program(submission, "model", "predict", start_timeout_s=START_SECONDS) as program:
         return count_bits(program, encoded, len(vocabulary), seconds) / float(texts.size)
 
 
@@ -60,7 +60,7 @@ def count_bits(program: Program, encoded: list[list[int]], size: int, seconds: f
         seconds_left = deadline - time.monotonic()
         if seconds_left <= 0:
             raise InvalidSubmission(f"predict took more than {seconds:g} seconds in total")
-        answers, _ = program.ask(previous, seconds=seconds_left, most=len(encoded) * size * 8)
+        answers, _ = program.ask(previous, timeout_s=seconds_left, max_bytes=len(encoded) * size * 8)
         active = np.flatnonzero(lengths > position)
         probabilities = check_probabilities(answers, len(encoded), size)[active]
         previous = tokens[:, position].copy()

@@ -60,7 +60,7 @@ def _start_program(submission: Path) -> Program:
 
 def _predict(program: Program, weights: Array) -> Array:
     """Return the pointers that the submission predicts for a batch of graphs."""
-    answers, _ = program.ask(weights > 0, weights, seconds=CALL_TIMEOUT_S, most=8 * weights.size)
+    answers, _ = program.ask(weights > 0, weights, timeout_s=CALL_TIMEOUT_S, max_bytes=8 * weights.size)
     if len(answers) != 1:
         raise InvalidSubmission(f"predict returned {len(answers)} arrays; it must return one")
     (pointers,) = answers

@@ -18,7 +18,7 @@ def grade(submission: Path, private: Path) -> float:
     """Return the mean of MAP@20 of the categories and 2 AUC - 1 of the out-of-sample scores."""
     answers = read_answers(private / "answers.csv", id="id", columns=COLUMNS, text=True)
     known_categories = set(pd.read_csv(private / "known.csv", dtype=str)["category"])
-    texts = read_texts(submission, id="id", columns=COLUMNS, like=answers, cell=MEAN_CELL_BYTES)
+    texts = read_texts(submission, id="id", columns=COLUMNS, like=answers, mean_cell_bytes=MEAN_CELL_BYTES)
     predicted = {
         image: _parse_categories(submission.name, image, cell, known_categories)
         for image, cell in texts["categories"].items()

@@ -16,7 +16,9 @@ def grade(submission: Path, private: Path) -> float:
     shape = json.loads((private / "shape.json").read_text())
     pixels = shape["height"] * shape["width"]
     answers = read_answers(private / "answers.csv", id=ID_COLUMN, columns=[MASK_COLUMN], text=True)
-    submitted = read_texts(submission, id=ID_COLUMN, columns=[MASK_COLUMN], like=answers, cell=2 * pixels)
+    submitted = read_texts(
+        submission, id=ID_COLUMN, columns=[MASK_COLUMN], like=answers, mean_cell_bytes=2 * pixels
+    )
     overlap = marked_total = 0
     for record_id, runs, true_runs in zip(
         answers.index, submitted[MASK_COLUMN], answers[MASK_COLUMN], strict=True

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mlagentbench.grading.checks import InvalidSubmission, Program, Question, Race
+from mlagentbench.grading.checks import InvalidSubmission, Program, Question, SpeedComparison
 
 STARTER = Path(__file__).parent / "starter"
 LOGIT_TOLERANCE = 0.5  # a token is correct if its logit is at most this far below the highest
@@ -39,15 +39,15 @@ def grade(submission: Path, private: Path) -> float:
     answers = GeneratedTokens()
     prompts = PromptPool(np.load(private / "prompts.npy"))
     with _starter_folder(submission, plan["files"]) as starter:
-        race = Race(
+        comparison = SpeedComparison(
             starter,
             submission,
             partial(_start_program, plan),
             lambda: [_make_question(prompts, answers, **question) for question in plan["questions"]],
-            kept=True,
-            exact=TARGET_STANDARD_ERROR,
+            reuse_programs=True,
+            max_relative_error=TARGET_STANDARD_ERROR,
         )
-        score = race.run(plan["rounds"], plan["most"])
+        score = comparison.run(plan["rounds"], plan["most"])
         _check_answers(answers, starter / "weights")
     return score
 
@@ -82,7 +82,7 @@ def _make_question(
 
     def ask(program: Program, original: bool, limit: float) -> float:
         arguments = (padded_prompts, np.array(lengths, np.int64), np.array(new_tokens))
-        arrays, seconds = program.ask(*arguments, seconds=limit, most=8 * len(lengths) * new_tokens)
+        arrays, seconds = program.ask(*arguments, timeout_s=limit, max_bytes=8 * len(lengths) * new_tokens)
         tokens = _check_tokens(arrays, (len(lengths), new_tokens))
         recorded = answers.starter if original else answers.submission
         for prompt, length, generated in zip(padded_prompts, lengths, tokens, strict=True):
@@ -104,7 +104,7 @@ def _check_tokens(arrays: list[Any], shape: tuple[int, int]) -> Ints:
 
 
 def _start_program(plan: dict[str, Any], folder: Path) -> Program:
-    limits = {"start_seconds": plan["start_seconds"], "memory_gb": plan["memory_gb"]}
+    limits = {"start_timeout_s": plan["start_seconds"], "memory_gb": plan["memory_gb"]}
     return Program(folder, "llama", "generate", **limits)
 
 

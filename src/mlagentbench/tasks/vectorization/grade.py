@@ -7,7 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlagentbench.grading.checks import InvalidSubmission, Program, Question, Race, forbidden_imports
+from mlagentbench.grading.checks import (
+    InvalidSubmission,
+    Program,
+    Question,
+    SpeedComparison,
+    forbidden_imports,
+)
 
 STARTER = Path(__file__).parent / "starter"
 TOLERANCE = 1e-8  # absolute, for every output value; outputs are of order 1
@@ -62,12 +68,14 @@ def grade(submission: Path, private: Path) -> float:
     layers = [Layer(**layer) for layer in plan["layers"]]
     if (submission / "conv.py").is_symlink() or not (submission / "conv.py").is_file():
         raise InvalidSubmission("conv.py is missing, or is not a regular file")
-    race = Race(STARTER, submission, _start_program, lambda: _draw_questions(layers), untimed=UNTIMED_LAYERS)
-    return race.run(plan["rounds"], plan["most"])
+    comparison = SpeedComparison(
+        STARTER, submission, _start_program, lambda: _draw_questions(layers), warmup_questions=UNTIMED_LAYERS
+    )
+    return comparison.run(plan["rounds"], plan["most"])
 
 
 def _start_program(folder: Path) -> Program:
-    return Program(folder, "conv", "forward", packages=("numpy",), start_seconds=20)
+    return Program(folder, "conv", "forward", packages=("numpy",), start_timeout_s=20)
 
 
 def _draw_questions(layers: list[Layer]) -> list[Question]:
@@ -89,7 +97,9 @@ def _ask(layer: Layer, rng: np.random.Generator, program: Program, original: boo
     weights = rng.normal(size=layer.filters) / np.sqrt(np.prod(layer.filters[1:]))
     expected = _convolve(images, weights, bias, layer)
     numbers = (np.array(layer.stride), np.array(layer.padding))
-    answers, seconds = program.ask(images, weights, bias, *numbers, seconds=limit, most=expected.nbytes)
+    answers, seconds = program.ask(
+        images, weights, bias, *numbers, timeout_s=limit, max_bytes=expected.nbytes
+    )
     _check_output(answers, expected)
     return seconds
 

@@ -44,10 +44,10 @@ def run_on_node(
     yield ray.get_runtime_context().get_node_id()
     try:
         gpu = gpus_from_cuda_ordinals(ray.get_runtime_context().get_accelerator_ids()["GPU"])
-        archive_readers = {name: _open_refs(refs) for name, refs in archives.items()}
+        archive_readers = {name: _make_ref_reader(refs) for name, refs in archives.items()}
         setup = install_payload(payload, archive_readers, print_progress)
         with _run_path(payload) as path, _job_with_agent_file(payload) as job:
-            for chunk in _open_refs(state)():
+            for chunk in _make_ref_reader(state)():
                 for part in chunk:
                     write_part(path, part)
             runner = LocalRunner(path.parent, {job.setup_key: setup})
@@ -100,7 +100,7 @@ def _run_and_stream(
         raise errors[0]
 
 
-def _open_refs(refs: list[Any]) -> Callable[[], Iterable[Any]]:
+def _make_ref_reader(refs: list[Any]) -> Callable[[], Iterable[Any]]:
     """A function that fetches the objects from Ray's store, one after another."""
     return lambda: (ray.get(ref) for ref in refs)
 
