@@ -105,3 +105,37 @@ def test_modules_that_every_command_loads_import_no_heavy_packages(name):
 @pytest.mark.parametrize("path", list((SRC / "agents").glob("*.py")), ids=lambda p: p.name)
 def test_no_agent_imports_grading(path):
     assert "grading" not in imported_layers(path)
+
+
+# Plugins are found by file name, and programs run alone inside a sandbox: their names need not be unique.
+SEPARATE_NAMESPACES = ("tasks", "audit/attacks", "process/rules", "adapters", "sandbox/programs")
+SHARED_NAMES = {
+    "main",  # the entry point of each program
+    "run",  # a command and the API function that it mirrors
+    "resume",  # likewise
+    "grade",  # a command and the function behind it
+    "compare",  # likewise
+    "Baseline",  # the record, and the agent `baseline`
+}
+
+
+def public_names(path: Path) -> set[str]:
+    """The public classes and functions of a module, except actions, which are named as their file."""
+    definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    names = {node.name for node in ast.parse(path.read_text()).body if isinstance(node, definitions)}
+    return {
+        name
+        for name in names
+        if not name.startswith("_") and (path.parent.name, name) != ("actions", path.stem)
+    }
+
+
+def test_no_two_public_classes_or_functions_share_a_name():
+    modules_by_name: dict[str, list[str]] = {}
+    for path in MODULES:
+        if not path.relative_to(SRC).as_posix().startswith(SEPARATE_NAMESPACES):
+            for name in public_names(path):
+                modules_by_name.setdefault(name, []).append(module_of(path))
+    repeated = {name: modules for name, modules in modules_by_name.items() if len(modules) > 1}
+    assert {name: modules for name, modules in repeated.items() if name not in SHARED_NAMES} == {}
+    assert repeated.keys() >= SHARED_NAMES, "remove names from SHARED_NAMES that are unique now"

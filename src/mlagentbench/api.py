@@ -20,7 +20,7 @@ from mlagentbench.task import Task
 AgentFunction = Callable[[Environment], None]
 AgentLike = type[Agent] | Agent | AgentFunction
 AgentOrName = str | AgentLike
-# No agent of ours has such a name, so nobody looks for its code when a run is resumed or verified.
+# No built-in agent has such a name, so no code is looked up when a run is resumed or verified.
 PYTHON_AGENT_PREFIX = "python:"
 
 

@@ -46,7 +46,7 @@ def plugin_names(package: str) -> list[str]:
 
 
 def load_plugin(package: str, name: str) -> Any:
-    """The plugin `name`: a module of ours, or whatever the entry point of another package refers to.
+    """Load the plugin `name`: a module of ours, or whatever the entry point of another package refers to.
 
     Raises:
         UsageError: There is no such plugin, or another package's plugin cannot be imported.
@@ -59,7 +59,7 @@ def load_plugin(package: str, name: str) -> Any:
 
 
 def load_entry_point(point: EntryPoint) -> Any:
-    """What an entry point refers to; an error of the other package is one line."""
+    """Load what an entry point refers to; an error of the other package is one line."""
     try:
         return point.load()
     except (Exception, SystemExit) as error:
@@ -69,7 +69,7 @@ def load_entry_point(point: EntryPoint) -> Any:
 
 
 def load_class(package: str, name: str, base: type[T]) -> type[T]:
-    """The class of plugin `name`: the only subclass of `base` in its module, or the class it refers to.
+    """Load the class of plugin `name`: the only subclass of `base` in its module, or the class it refers to.
 
     Raises:
         UsageError: The plugin does not exist or is not a subclass of `base`.
@@ -83,7 +83,7 @@ def load_class(package: str, name: str, base: type[T]) -> type[T]:
 
 
 def load_module_from_file(path: Path) -> ModuleType:
-    """The module in a Python file anywhere on disk.
+    """Import a Python file from anywhere on disk.
 
     Raises:
         UsageError: The file does not exist or cannot be imported.
@@ -103,7 +103,7 @@ def load_module_from_file(path: Path) -> ModuleType:
 
 
 def find_single_subclass(module: ModuleType, base: type[T]) -> type[T]:
-    """The one concrete subclass of `base` that the module itself defines.
+    """Find the one concrete subclass of `base` that the module itself defines.
 
     Raises:
         UsageError: The module defines none, or several.

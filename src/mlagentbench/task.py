@@ -128,7 +128,7 @@ class Task:
 
     @classmethod
     def load(cls, name: str) -> "Task":
-        """The task called `name`, or the one in the folder `name`.
+        """Load the task called `name`, or the one in the folder `name`.
 
         Raises:
             UsageError: There is no such task, or its folder is incomplete.
@@ -242,7 +242,7 @@ def _read_config(path: Path) -> TaskConfig:
 
 
 def describe_validation_error(error: ValidationError) -> str:
-    """What is wrong with a record, in one line; an unknown key first, since a typo explains the rest."""
+    """Describe what is wrong with a record in one line; an unknown key first: a typo explains the rest."""
     first = min(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
     where = ".".join(str(part) for part in first["loc"]) or "it"
     what = "no such key" if first["type"] == "extra_forbidden" else first["msg"].lower()

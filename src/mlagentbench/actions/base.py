@@ -134,7 +134,7 @@ def action(
 
 
 def load_actions(interactive: bool = False, models: bool = False) -> dict[str, Action]:
-    """The actions of a run by name; some need a person, some a model."""
+    """Load the actions of a run by name; some need a person, some a model."""
     return {
         action.name: action
         for action in _load_all_actions()
@@ -144,7 +144,7 @@ def load_actions(interactive: bool = False, models: bool = False) -> dict[str, A
 
 @cache
 def _load_all_actions() -> tuple[Action, ...]:
-    """All actions, loaded once: their argument classes are large and would otherwise accumulate per run."""
+    """Load all actions, once: their argument classes are large and would otherwise accumulate per run."""
     return tuple(_load_action(name) for name in discovery.plugin_names("actions"))
 
 
@@ -159,7 +159,7 @@ def _load_action(name: str) -> Action:
 
 
 def format_text_diff(old: str, new: str, old_name: str, new_name: str) -> str:
-    """A unified diff of two texts, truncated for an observation; for huge diffs only the sizes."""
+    """Format a unified diff of two texts, truncated for an observation; for huge diffs only the sizes."""
     before, after = old.splitlines(), new.splitlines()
     if _count_differing_line_pairs(before, after) > MAX_DIFF_LINE_PAIRS:
         return f"{len(before):,} lines became {len(after):,}; the diff is too large to show"
@@ -170,14 +170,14 @@ def format_text_diff(old: str, new: str, old_name: str, new_name: str) -> str:
 
 
 def _count_differing_line_pairs(before: Sequence[str], after: Sequence[str]) -> int:
-    """How many pairs of lines remain between the common beginning and the common end."""
+    """Count the pairs of lines that remain between the common beginning and the common end."""
     shorter = min(len(before), len(after))
-    prefix = next((at for at in range(shorter) if before[at] != after[at]), shorter)
+    prefix = next((index for index in range(shorter) if before[index] != after[index]), shorter)
     rest = shorter - prefix
-    suffix = next((at for at in range(rest) if before[-1 - at] != after[-1 - at]), rest)
+    suffix = next((index for index in range(rest) if before[-1 - index] != after[-1 - index]), rest)
     return (len(before) - prefix - suffix) * (len(after) - prefix - suffix)
 
 
 def number_lines(lines: Sequence[str], first: int) -> str:
-    """Lines with their numbers."""
+    """Format lines with their numbers."""
     return "\n".join(f"{first + index:>5} {line}" for index, line in enumerate(lines))

@@ -28,7 +28,7 @@ def edit_script_ai(context: ActionContext, script_name: str, edit_instruction: s
 
 
 def read_script(context: ActionContext, name: str, may_be_new: bool = False) -> str:
-    """The text of a script that is small enough for a model to rewrite."""
+    """Read a script that is small enough for a model to rewrite."""
     try:
         content, size = context.workspace.read(name, MAX_SCRIPT_BYTES)
     except ActionError:

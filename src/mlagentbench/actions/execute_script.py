@@ -48,7 +48,7 @@ def _split_arguments(arguments: str) -> list[str]:
 
 
 def format_outcome(execution: Execution, limits: Limits, time_limit_s: float) -> str:
-    """How a command ended, in one line."""
+    """Format how a command ended, in one line."""
     endings = {
         "time": f"killed: time limit {time_limit_s / 60:.3g} minutes",
         "memory": f"killed: memory limit {limits.memory_gb:g} GB",

@@ -13,5 +13,5 @@ def request_help(context: ActionContext, request: str) -> str:
         request: a detailed description of what is needed
     """
     if context.ask_person is None:
-        raise ActionError("Nobody is watching this run.")
+        raise ActionError("No person takes part in this run, so help cannot be requested.")
     return context.ask_person(request)

@@ -80,7 +80,7 @@ RENAMED = {
 
 
 def load_agent_class(name: str) -> type[Agent]:
-    """The agent called `name`, or the one in the file `name` if that ends in .py.
+    """Load the agent called `name`, or the one in the file `name` if that ends in .py.
 
     Raises:
         UsageError: There is no such agent, or the file does not define exactly one.
@@ -139,8 +139,8 @@ def instantiate_agent(
         raise UsageError(f"The agent {name} cannot be created: {type(error).__name__}: {error}") from error
 
 
-def _with_article(kind: type) -> str:
-    return f"{'an' if kind.__name__[0] in 'aeiou' else 'a'} {kind.__name__}"
+def _with_article(option_type: type) -> str:
+    return f"{'an' if option_type.__name__[0] in 'aeiou' else 'a'} {option_type.__name__}"
 
 
 def _check_option_types(agent_class: type[Agent], options: Mapping[str, Any]) -> None:

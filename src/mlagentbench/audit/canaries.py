@@ -68,7 +68,7 @@ def temporary_secret_file(location: str, path: Path) -> Iterator[Secret]:
 
 
 def _remove_if_abandoned(path: Path) -> None:
-    """Remove a secret file that nobody has locked: the kernel releases the locks of dead processes."""
+    """Remove a secret file that is not locked: the kernel releases the locks of dead processes."""
     with suppress(OSError):
         # /tmp may contain anything: links, pipes, files of other users.
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -1,4 +1,4 @@
-"""What an attack is told: more than any agent knows, so that a failed attack means no agent can succeed."""
+"""What an attack knows: more than any agent knows, so that a failed attack means no agent can succeed."""
 
 import csv
 from dataclasses import dataclass

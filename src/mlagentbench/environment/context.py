@@ -100,7 +100,7 @@ class ActionContext:
         return "\n\n".join(self.research_notes)[-MAX_RESEARCH_LOG_CHARS:]
 
     def ask_model(self, text: str, role: Role, repeated_chars: int = 0) -> str:
-        """A model's reply to a single message.
+        """Ask a model a single question and return its reply.
 
         Args:
             text: The message.

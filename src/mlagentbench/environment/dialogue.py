@@ -66,7 +66,7 @@ class StepConversation:
         self.history: list[Message] = []
 
     def ask(self, problem: str = "") -> str:
-        """The model's reply; `problem` tells it what was wrong with its last one."""
+        """Ask the model and return its reply; `problem` says what was wrong with the last one."""
         if problem:
             self.history.append(Message(role="user", text=fill_prompt("misread", problem=problem)))
         while True:
@@ -96,7 +96,7 @@ def system_and_user_messages(instructions: str, state: str) -> list[Message]:
 
 
 def describe_progress(env: Environment, steps: Sequence[str], memory: str = "") -> str:
-    """The state of the run for the model: what it remembers, its latest steps, and how many are left."""
+    """Describe the run to the model: what it remembers, its latest steps, and how many steps are left."""
     left = str(env.spec.limits.steps - len(env.steps))
     if not env.steps:
         return fill_prompt("begin", left=left)
@@ -104,7 +104,7 @@ def describe_progress(env: Environment, steps: Sequence[str], memory: str = "") 
 
 
 def render_step(step: Step, max_chars: int, observation: str = "", reply_fields: str = "") -> str:
-    """A step as the model sees it again.
+    """Render an earlier step for a prompt.
 
     Args:
         step: The step.

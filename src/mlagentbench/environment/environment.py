@@ -77,7 +77,7 @@ class Environment:
 
     @property
     def problem_statement(self) -> str:
-        """What the agent is told: the task's description, and the resources and limits of this run."""
+        """What the agent reads first: the task's description, and the resources and limits of this run."""
         spec = self.spec
         return build_problem_statement(self.task, spec.edition, spec.limits, spec.hardware, spec.gpu)
 
@@ -122,7 +122,7 @@ class Environment:
         grammar: str = "",
         max_tokens: int = MAX_REPLY_TOKENS,
     ) -> Reply:
-        """A model's reply to a conversation.
+        """Ask a model and return its reply.
 
         Args:
             messages: The conversation.
@@ -349,7 +349,7 @@ class Environment:
 
 
 def _normalize_call(call: Call) -> tuple[Call, str]:
-    """The call as the trace will hold it, and what is wrong with it if JSON cannot carry it."""
+    """Return the call as the trace records it, and what is wrong if it cannot be written as JSON."""
     call = call.replace(thought=escape_invalid_utf8(call.thought))
     try:
         return Call.model_validate_json(call.model_dump_json()), ""
@@ -359,7 +359,7 @@ def _normalize_call(call: Call) -> tuple[Call, str]:
 
 
 def format_error(error: BaseException, file: str = "") -> str:
-    """An unexpected error with the line that raised it: the last one in `file` if it passed through there."""
+    """Format an unexpected error with the line that raised it; in `file`, if the traceback has one there."""
     frames = traceback.extract_tb(error.__traceback__)
     own_frames = [frame for frame in frames if frame.filename == file] or frames
     location = f" ({Path(own_frames[-1].filename).name}:{own_frames[-1].lineno})" if own_frames else ""

@@ -68,13 +68,13 @@ class ModelCalls:
         self._lock = RLock()
 
     def ask(self, prompt: Prompt, context: CallContext, role: Role = "main") -> Reply:
-        """The model's reply, from the record or live.
+        """Return the model's reply, from the record or live.
 
         Raises:
             RunOver: The call would exceed the budget.
             PromptTooLong: The model does not accept a prompt of this length.
             UsageError: The run has no model.
-            Fault: The agent asks something else than it did before, while its steps are replayed.
+            Fault: The call differs from the recorded one, while steps are replayed.
         """
         with self._lock:
             model = self._model_for_role(role)
@@ -108,7 +108,7 @@ class ModelCalls:
         self.tokens, self.dollars = tokens, dollars
 
     def take_replayed_seconds(self) -> float:
-        """The seconds that replayed calls took when they were live, since the last time this was asked."""
+        """Return the original duration of the calls replayed since the last call of this method."""
         seconds, self._replayed_seconds = self._replayed_seconds, 0.0
         return seconds
 
@@ -135,7 +135,7 @@ class ModelCalls:
         return prompt.replace(max_tokens=max_tokens)
 
     def _match_recorded_call(self, prompt: Prompt, context: CallContext, role: Role) -> ModelCall | None:
-        """The next recorded call if it is this one; calls of an unfinished step are counted and dropped."""
+        """Return the next recorded call if it matches; drop and count those of an incomplete step."""
         call = self._next
         if call is None:
             return None
@@ -147,8 +147,8 @@ class ModelCalls:
             return self._pop_recorded_call()
         if call.step <= self._completed_steps:
             raise Fault(
-                f"Replay diverged at step {context.step}: the agent asks the model something else than it did"
-                f" before. Resume with --from-step {context.step - 1} to continue from there."
+                f"Replay diverged at step {context.step}: the model call differs from the recorded one."
+                f" Resume with --from-step {context.step - 1} to continue from there."
             )
         while self._next:
             unused = self._pop_recorded_call()
@@ -251,7 +251,7 @@ def _escape_invalid_utf8(message: MessageOrReply) -> MessageOrReply:
 
 
 def estimate_tokens(prompt: Prompt) -> int:
-    """How many tokens a prompt may have; rather too many than too few."""
+    """Estimate the tokens of a prompt, rather too many than too few."""
     message_chars = sum(
         len(message.text) + sum(len(call.arguments) for call in message.calls) for message in prompt.messages
     )

@@ -8,14 +8,14 @@ from mlagentbench.task import Task
 def build_problem_statement(
     task: Task, edition: str, limits: Limits, hardware: Hardware, gpu: str = ""
 ) -> str:
-    """Return all that an agent is told about its problem; every way to play shows this text.
+    """Build the text that describes the problem to an agent, the same in every interface.
 
     Args:
-        task: the task to work on.
-        edition: the edition of its data.
-        limits: the limits of the run.
-        hardware: the machine on which scripts run.
-        gpu: the GPUs that the run may use, as in `RunSpec.gpu`.
+        task: The task to work on.
+        edition: The edition of its data.
+        limits: The limits of the run.
+        hardware: The machine on which scripts run.
+        gpu: The GPUs that the run may use, as in `RunSpec.gpu`.
     """
     resources = fill_prompt(
         "resources",

@@ -147,9 +147,8 @@ def _read_table(path: Path, columns: list[str], row_count: int, cell_bytes: int)
             for count, row in enumerate(rows, 1):
                 if len(row) != len(columns):
                     raise InvalidSubmission(f"{path.name}: row {count:,} does not have {len(columns)} cells")
-                if (
-                    count <= row_count
-                ):  # a small file can have very many rows, which would not fit into memory
+                # A small file can have very many rows, which would not fit into memory.
+                if count <= row_count:
                     table.append(row)
     except (UnicodeDecodeError, csv.Error) as error:
         raise InvalidSubmission(f"{path.name} is not a csv file in UTF-8: {error}") from error

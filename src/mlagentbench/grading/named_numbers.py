@@ -8,14 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 RANGE_FUNCTIONS = {"range", "trange"}
-ITERATION_WRAPPERS = {
-    "tqdm",
-    "enumerate",
-    "reversed",
-    "list",
-    "tuple",
-    "iter",
-}  # keep the number of iterations
+# They keep the number of iterations.
+ITERATION_WRAPPERS = {"tqdm", "enumerate", "reversed", "list", "tuple", "iter"}
 OPERATORS: dict[type[ast.AST], Any] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -104,13 +98,8 @@ def _assignment_pairs(target: ast.expr, value: ast.expr) -> NamedValues:
 def _evaluate_or_none(node: ast.expr) -> float | None:
     try:
         value = _evaluate(node)
-    except (
-        RecursionError,
-        ZeroDivisionError,
-        TypeError,
-        ValueError,
-    ):  # a root may be complex, a difference NaN
-        return None
+    except (RecursionError, ZeroDivisionError, TypeError, ValueError):
+        return None  # a root may be complex, a difference NaN
     except OverflowError:
         return math.inf
     return value if isinstance(value, float) else None

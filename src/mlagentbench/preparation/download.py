@@ -21,7 +21,7 @@ RETRYABLE_STATUSES = {408, 429, 500, 502, 503, 504}
 
 
 class RemoteFile(NamedTuple):
-    """The remote of a file, the request headers, and messages for the user by HTTP status."""
+    """The address of a file, the request headers, and messages for the user by HTTP status."""
 
     url: str
     headers: dict[str, str]
@@ -42,7 +42,7 @@ class SafeRedirectHandler(HTTPRedirectHandler):
     def redirect_request(
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> Request | None:
-        """Build the request to the new remote."""
+        """Build the request to the new address."""
         old, new = urlsplit(req.full_url), urlsplit(newurl)
         if new.scheme != "https" and new.scheme != old.scheme:
             fp.close()

@@ -87,7 +87,7 @@ class RunFolder:
 
     @contextmanager
     def lock_shared(self) -> Iterator[None]:
-        """Hold a shared lock: others may read the run, but nobody can resume it."""
+        """Hold a shared lock: others may read the run, but it cannot be resumed."""
         with (self.path / "run.lock").open("a") as file:
             if not try_lock(file, shared=True):
                 raise UsageError(f"Another process is running {self.path}")
@@ -230,7 +230,7 @@ class RunFolder:
 
 
 def _create_files(folder: Path, contents: dict[str, bytes]) -> None:
-    """Create all files in a folder that has none of them, or, for example on a full disk, none."""
+    """Create all files or none: after an error, such as a full disk, those already created are removed."""
     parts = {name: folder / f".run-{os.getpid()}-{name}" for name in contents}
     created: list[Path] = []
     try:

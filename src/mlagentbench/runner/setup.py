@@ -104,7 +104,7 @@ def prepare_setup(
 def restore_setup(spec: RunSpec, progress: ProgressCallback) -> Setup:
     """Prepare the setup of an existing run, which may come from another machine.
 
-    Imported runs always get a sandbox: their files were written by somebody else.
+    Imported runs always get a sandbox: their files are not trusted.
     """
     if spec.imported and not spec.hashes.data:
         raise UsageError(

@@ -89,9 +89,8 @@ def start_child(
 def abort(child: "subprocess.Popen[bytes]") -> None:
     """Kill a child that has not been released, with everything that it started during setup."""
     with suppress(ProcessLookupError):
-        os.killpg(
-            child.pid, signal.SIGKILL
-        )  # it has not been reaped, so its pid cannot belong to another process
+        # It has not been reaped, so its pid cannot belong to another process.
+        os.killpg(child.pid, signal.SIGKILL)
     child.wait()
     for stream in (child.stdin, child.stdout):
         assert stream is not None

@@ -35,9 +35,9 @@ class CommandOutput:
         if self._file and self.size_bytes < self._max_file_bytes:
             self._file.write(data[: self._max_file_bytes - self.size_bytes])
         self.size_bytes += len(data)
-        if room := HEAD_BYTES - len(self._head):
-            self._head += data[:room]
-            data = data[room:]
+        if head_bytes_left := HEAD_BYTES - len(self._head):
+            self._head += data[:head_bytes_left]
+            data = data[head_bytes_left:]
         self._tail += data
         if len(self._tail) > 2 * TAIL_BYTES:
             del self._tail[:-TAIL_BYTES]

@@ -16,9 +16,8 @@ from mlagentbench.sandbox.cgroups import Cgroup
 KILL_TIMEOUT_S = 30  # for killed processes to exit; freeing many gigabytes takes a while
 SETTLE_INTERVAL_S = 0.001  # a process that is shown as stopped may still be about to stop
 PF_EXITING = 4  # in the kernel's flags of a process
-COMMAND_ID_VARIABLE = (
-    "MLAGENTBENCH_COMMAND"  # in the environment of unsandboxed commands, to find their daemons
-)
+# In the environment of unsandboxed commands, to find their daemons.
+COMMAND_ID_VARIABLE = "MLAGENTBENCH_COMMAND"
 
 
 def read_proc_stat(pid: int | str) -> list[str]:
@@ -105,9 +104,8 @@ class ProcessTree:
 
     def pause(self) -> None:
         """Stop all processes, so that nothing changes between two steps."""
-        deadline = (
-            time.monotonic() + 1
-        )  # a process that waits in the kernel for a stopped child never shows as stopped
+        # A process that waits in the kernel for a stopped child never shows as stopped.
+        deadline = time.monotonic() + 1
         while (running := [pid for pid in self.pids() if _is_running(pid)]) and time.monotonic() < deadline:
             _send_signal(running, signal.SIGSTOP)
         before = self._read_cpu_ns()

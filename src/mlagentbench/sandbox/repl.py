@@ -15,9 +15,8 @@ from mlagentbench.sandbox.base import Sandbox, SandboxProcess, SandboxSpec
 from mlagentbench.sandbox.output import CommandOutput
 from mlagentbench.sandbox.programs import repl
 
-HANDOVER_TIMEOUT_S = (
-    10  # to receive a command; if it takes longer, the interpreter is still busy with an earlier one
-)
+# To receive a command; if it takes longer, the interpreter is still busy with an earlier one.
+HANDOVER_TIMEOUT_S = 10
 
 
 class Repl:

@@ -79,9 +79,8 @@ _ALLOW, _KILL = _instruction(_RET, 0x7FFF0000), _instruction(_RET, 0x80000000)
 _EPERM, _ENOSYS = _return_errno(errno.EPERM), _return_errno(errno.ENOSYS)
 _EAFNOSUPPORT = _return_errno(errno.EAFNOSUPPORT)
 _AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
-_CLONE_NEW_FLAGS = (
-    0x7E020000  # every CLONE_NEW* except NEWTIME, which clone() takes as part of the exit signal
-)
+# Every CLONE_NEW* except NEWTIME, which clone() takes as part of the exit signal.
+_CLONE_NEW_FLAGS = 0x7E020000
 _F_SETLEASE = 1024
 _SOL_SOCKET, _SO_LINGER = 1, 13
 # TIOCSTI and TIOCLINUX inject keyboard input; TIOCSETD loads tty modules.

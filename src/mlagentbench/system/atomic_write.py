@@ -31,7 +31,7 @@ def write_atomic(path: Path, content: str | bytes, *, exclusive: bool = False) -
 
 
 def partial_path(path: Path) -> Path:
-    """A name beside `path` for its unfinished content, different for each thread of each process."""
+    """Return a path next to `path` for its unfinished content, unique to this thread of this process."""
     return path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}{PARTIAL_SUFFIX}")
 
 

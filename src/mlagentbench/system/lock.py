@@ -51,8 +51,8 @@ def exclusive_lock(path: Path, on_wait: Callable[[], None] | None = None) -> Ite
     """Hold `path` exclusively among all processes and threads, waiting as long as necessary.
 
     Args:
-        path: The lock file. It is created if needed and never removed: a waiter would hold a file that
-            newcomers cannot find.
+        path: The lock file. It is created if needed and never removed: a waiting process would then
+            lock a file that later ones cannot open.
         on_wait: Called once if another holder makes us wait.
     """
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""One line of progress for whoever started a long operation."""
+"""The callback to which long operations report their progress."""
 
 from collections.abc import Callable
 

@@ -72,7 +72,7 @@ class FolderEntry(NamedTuple):
 
 
 class Workspace:
-    """An agent's folder on the host; paths are given_path as the agent writes them.
+    """An agent's folder on the host; paths are given as the agent writes them.
 
     Every method raises an ActionError, with a message for the agent, if the path cannot be used, and a Fault
     if the machine fails, for example because the disk is full.

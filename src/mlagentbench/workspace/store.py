@@ -66,9 +66,8 @@ class Store:
         self._is_open_for_writing = False
         self._last_step: int | None = None
         self._state: State = {}  # after the last step
-        self._signatures: dict[
-            str, Signature
-        ] = {}  # a path with the same signature still has the entry in _state
+        # A path with the same signature still has the entry in _state.
+        self._signatures: dict[str, Signature] = {}
         # Inodes of memory-mapped files, which can change without a new signature.
         self.mapped_inodes: Callable[[], set[int]] = set
 

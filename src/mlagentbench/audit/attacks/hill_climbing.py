@@ -19,11 +19,8 @@ class HillClimbing(Attack):
     def run(self, env: Environment) -> None:
         """Make the same calls with a worthless submission and with the answers; the replies must be equal."""
         replies = []
-        for table in (
-            self.context.constant_table,
-            self.context.constant_table,
-            self.context.answers,
-        ):  # the first changes files
+        constant, answers = self.context.constant_table, self.context.answers
+        for table in (constant, constant, answers):  # the calls of the first round change files
             self.write_submission(env, to_csv(table))
             replies.append(
                 [self._call_action(env, action) for action in env.actions if action != "Final Answer"]

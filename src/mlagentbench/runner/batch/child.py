@@ -54,7 +54,7 @@ def _print_to_stderr(line: str) -> None:
 def main(parent_pid: str, command: str, *arguments: str) -> int:
     """Execute the command and return the exit code."""
     if os.getppid() != int(parent_pid):
-        return EXIT_FAULT  # the parent died before the kernel was told to kill this process with it
+        return EXIT_FAULT  # the parent died before its death signal was set
     try:
         if command == "traits":
             print_agent_traits(*arguments)

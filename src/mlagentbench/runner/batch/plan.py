@@ -40,7 +40,11 @@ class Budget(Record):
 
 
 class Plan(Record):
-    """The keys of plan.toml. Unknown keys are errors."""
+    """The keys of plan.toml. Unknown keys are errors.
+
+    `tries` is the number of attempts for a run that ends with a fault. `pause` is the delay before the second
+    attempt in seconds; it doubles with each further one.
+    """
 
     tasks: tuple[str, ...] = Field(min_length=1)
     agents: tuple[AgentPlan, ...] = Field(min_length=1)

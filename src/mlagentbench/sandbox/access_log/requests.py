@@ -59,9 +59,8 @@ def _parse_socket_call(
     pointer, length = notification.arguments[1:3]
     if name == "sendto":
         pointer, length = notification.arguments[4:6]
-    elif (
-        name != SOCKET_CALL_MODES[name]
-    ):  # sendmsg, sendmmsg: the address is in the header of the first message
+    elif name != SOCKET_CALL_MODES[name]:
+        # sendmsg, sendmmsg: the address is in the header of the first message.
         pointer, length = struct.unpack("=QI", listener.read_memory(tid, pointer, 12).ljust(12, b"\0"))
         if not pointer:
             return None

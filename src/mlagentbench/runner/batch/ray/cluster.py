@@ -86,7 +86,7 @@ class RayRunner:
     """Runs jobs on a Ray cluster.
 
     Only this process writes into the batch folder, and only what the latest attempt of a run sends. A node
-    that lost its connection and continues can do no harm, because nobody receives what it sends. In a shared
+    that lost its connection and continues can do no harm, because what it sends is not received. In a shared
     folder, the lock of the run has the same effect.
     """
 

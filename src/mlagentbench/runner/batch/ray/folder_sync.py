@@ -41,12 +41,10 @@ class FolderSender:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._stamps: dict[
-            str, tuple[int, int]
-        ] = {}  # size and modification time of each file when last read
-        self._sent: dict[
-            str, tuple[int, bytes]
-        ] = {}  # length and hash of what was sent of files that may change
+        # Size and modification time of each file when it was last read.
+        self._stamps: dict[str, tuple[int, int]] = {}
+        # Length and hash of what was sent of files that may change.
+        self._sent: dict[str, tuple[int, bytes]] = {}
 
     def mark_all_sent(self) -> None:
         """Assume that the receiver has everything that is in the folder now."""
@@ -77,12 +75,12 @@ class FolderSender:
 
         The run is in progress, so the search is in reverse order: a file is found before what it refers to.
         """
-        found: dict[str, list[tuple[str, int]]] = {OBJECTS: []}
+        changes: dict[str, list[tuple[str, int]]] = {OBJECTS: []}
         for pattern in reversed(SEND_ORDER):
             # Without a new line in the manifest, nothing refers to new objects.
-            if pattern != OBJECTS or found[MANIFEST]:
-                found[pattern] = list(self._find_changes_of(pattern))
-        return [file for pattern in SEND_ORDER for file in found[pattern]]
+            if pattern != OBJECTS or changes[MANIFEST]:
+                changes[pattern] = list(self._find_changes_of(pattern))
+        return [file for pattern in SEND_ORDER for file in changes[pattern]]
 
     def _find_changes_of(self, pattern: str) -> Iterator[tuple[str, int]]:
         for path in sorted(self.folder.glob(pattern)):
