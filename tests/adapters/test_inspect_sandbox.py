@@ -9,7 +9,7 @@ import pytest
 from inspect_ai.util import SandboxEnvironmentSpec, SandboxUnavailableError
 from inspect_ai.util._sandbox.registry import registry_find_sandboxenv
 
-from mlagentbench.adapters.inspect.sandbox import BubblewrapSandbox, BwrapConfig
+from mlagentbench.adapters.inspect.sandbox import InspectBubblewrapSandbox, BwrapConfig
 from mlagentbench.errors import UsageError
 
 pytestmark = pytest.mark.anyio
@@ -22,10 +22,10 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-async def sandbox() -> AsyncIterator[BubblewrapSandbox]:
-    environments = await BubblewrapSandbox.sample_init("test", SMALL, {})
-    yield environments["default"].as_type(BubblewrapSandbox)
-    await BubblewrapSandbox.sample_cleanup("test", SMALL, environments, False)
+async def sandbox() -> AsyncIterator[InspectBubblewrapSandbox]:
+    environments = await InspectBubblewrapSandbox.sample_init("test", SMALL, {})
+    yield environments["default"].as_type(InspectBubblewrapSandbox)
+    await InspectBubblewrapSandbox.sample_cleanup("test", SMALL, environments, False)
 
 
 def is_running(mark: str) -> bool:
@@ -63,12 +63,12 @@ async def test_a_cancelled_command_leaves_nothing_running(sandbox, until):
 
 async def test_background_processes_run_until_the_sample_is_over():
     mark = unique_seconds()
-    environments = await BubblewrapSandbox.sample_init("test", SMALL, {})
+    environments = await InspectBubblewrapSandbox.sample_init("test", SMALL, {})
     sandbox = environments["default"]
     started = await sandbox.exec(["sh", "-c", f"sleep {mark} & echo $!"], timeout=5)
     assert (await sandbox.exec(["sh", "-c", f"kill -0 {started.stdout}"])).success
     assert is_running(mark)
-    await BubblewrapSandbox.sample_cleanup("test", SMALL, environments, False)
+    await InspectBubblewrapSandbox.sample_cleanup("test", SMALL, environments, False)
     assert not is_running(mark)
 
 
@@ -98,33 +98,33 @@ async def test_the_host_is_invisible_and_there_is_no_network(sandbox, tmp_path):
 
 
 async def test_sandboxes_are_isolated_from_each_other_and_run_in_parallel(sandbox):
-    environments = await BubblewrapSandbox.sample_init("test", SMALL, {})
+    environments = await InspectBubblewrapSandbox.sample_init("test", SMALL, {})
     wait = "touch here; echo $(date +%s.%N); sleep 1; echo $(date +%s.%N); ls -A /workspace /tmp; rm here"
     results = []
 
-    async def work(one: BubblewrapSandbox, name: str) -> None:
+    async def work(one: InspectBubblewrapSandbox, name: str) -> None:
         await one.write_file(name, "")
         results.append(await one.exec(["sh", "-c", wait], concurrency=False))
 
     async with anyio.create_task_group() as group:
         group.start_soon(work, sandbox, "a.txt")
-        group.start_soon(work, environments["default"].as_type(BubblewrapSandbox), "b.txt")
-    await BubblewrapSandbox.sample_cleanup("test", SMALL, environments, False)
+        group.start_soon(work, environments["default"].as_type(InspectBubblewrapSandbox), "b.txt")
+    await InspectBubblewrapSandbox.sample_cleanup("test", SMALL, environments, False)
     times = [[float(word) for word in result.stdout.split()[:2]] for result in results]
     assert max(start for start, _ in times) < min(end for _, end in times)
     assert all(("a.txt" in result.stdout) != ("b.txt" in result.stdout) for result in results)
 
 
 async def test_a_closed_sandbox_raises_unavailable():
-    environments = await BubblewrapSandbox.sample_init("test", SMALL, {})
+    environments = await InspectBubblewrapSandbox.sample_init("test", SMALL, {})
     await environments["default"].exec(["true"])
-    await BubblewrapSandbox.sample_cleanup("test", SMALL, environments, False)
+    await InspectBubblewrapSandbox.sample_cleanup("test", SMALL, environments, False)
     with pytest.raises(SandboxUnavailableError):
         await environments["default"].exec(["true"])
 
 
 def test_inspect_finds_the_sandbox_by_name_and_reads_its_toml_file(tmp_path):
-    assert registry_find_sandboxenv("bwrap") is BubblewrapSandbox
+    assert registry_find_sandboxenv("bwrap") is InspectBubblewrapSandbox
     (tmp_path / "bwrap.toml").write_text('runtime = "torch"\nmemory_gb = 2\n')
     assert BwrapConfig.from_inspect(str(tmp_path / "bwrap.toml")) == BwrapConfig(runtime="torch", memory_gb=2)
     spec = SandboxEnvironmentSpec("bwrap", BwrapConfig(runtime="torch"))

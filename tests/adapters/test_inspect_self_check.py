@@ -7,7 +7,7 @@ from inspect_ai.util import SandboxEnvironment
 from inspect_ai.util._sandbox import self_check
 from inspect_ai.util._sandbox.self_check import *  # noqa: F403
 
-from mlagentbench.adapters.inspect.sandbox import BubblewrapSandbox
+from mlagentbench.adapters.inspect.sandbox import InspectBubblewrapSandbox
 
 pytestmark = pytest.mark.anyio
 
@@ -24,9 +24,9 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="module")
 async def shared() -> AsyncIterator[SandboxEnvironment]:
-    made = await BubblewrapSandbox.sample_init("check", None, {})
+    made = await InspectBubblewrapSandbox.sample_init("check", None, {})
     yield made["default"]
-    await BubblewrapSandbox.sample_cleanup("check", None, made, False)
+    await InspectBubblewrapSandbox.sample_cleanup("check", None, made, False)
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ class BwrapConfig(Record):
 
 
 @sandboxenv(name="bwrap")
-class BubblewrapSandbox(SandboxEnvironment):
+class InspectBubblewrapSandbox(SandboxEnvironment):
     """The sandbox of a sample. If a limit ends it, the next command starts a new one with the same files."""
 
     def __init__(self, config: BwrapConfig, runtime: Runtime) -> None:

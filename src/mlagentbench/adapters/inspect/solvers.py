@@ -27,13 +27,13 @@ def open_run(settings: SampleSettings) -> Solver:
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         run = SampleRun(state)
         await run.start(settings)
-        state.tools.extend(tool.as_tool() for tool in build_tools(run))
+        state.tools.extend(tool.as_tool() for tool in build_inspect_tools(run))
         return state
 
     return solve
 
 
-def build_tools(run: SampleRun) -> list[ToolDef]:
+def build_inspect_tools(run: SampleRun) -> list[ToolDef]:
     """The actions of a run as Inspect tools."""
     env = run.session.env
     return [
@@ -74,7 +74,7 @@ def inspect_react() -> Solver:
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         run = SampleRun.for_sample(state)
-        tools = build_tools(run)
+        tools = build_inspect_tools(run)
         submit = next(tool for tool in tools if tool.name == SUBMIT_TOOL)
 
         async def on_continue(agent: AgentState) -> bool | str:
