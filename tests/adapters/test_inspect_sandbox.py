@@ -9,7 +9,7 @@ import pytest
 from inspect_ai.util import SandboxEnvironmentSpec, SandboxUnavailableError
 from inspect_ai.util._sandbox.registry import registry_find_sandboxenv
 
-from mlagentbench.adapters.inspect.sandbox import InspectBubblewrapSandbox, BwrapConfig
+from mlagentbench.adapters.inspect.sandbox import BwrapConfig, InspectBubblewrapSandbox
 from mlagentbench.errors import UsageError
 
 pytestmark = pytest.mark.anyio
