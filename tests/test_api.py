@@ -160,6 +160,7 @@ def test_the_documentation_contains_the_example_in_ten_lines() -> None:
     assert f"```python\n{(EXAMPLES / 'ten_lines.py').read_text()}```" in page.read_text()
 
 
+@pytest.mark.slow
 def test_the_example_in_ten_lines_beats_the_starter_of_house_price(tmp_path: Path) -> None:
     assert " True " in run_example("ten_lines.py", cwd=tmp_path).splitlines()[-1]
 

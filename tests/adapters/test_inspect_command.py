@@ -59,6 +59,7 @@ def inspect(*args, env, cwd):
     return subprocess.run([program, *args], env=env, cwd=cwd, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_inspect_eval_finds_house_price_by_name(installed, tmp_path):
     args = ["eval", "mlagentbench/house_price", "--model", "script/model", "-T", "steps=3"]
     done = inspect(*args, env=installed, cwd=tmp_path)

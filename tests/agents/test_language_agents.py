@@ -380,6 +380,7 @@ def test_tree_resumes_to_the_same_trace(attempt: Callable[..., Result], tmp_path
     assert record(folder) == original
 
 
+@pytest.mark.slow
 def test_an_agent_killed_repeatedly_at_random_moments_ends_the_same(toy: Path, tmp_path: Path) -> None:
     script = tmp_path / "script.txt"
     script.write_text("\n=====\n".join(script_replies(research_reply, memory_notes)))

@@ -155,6 +155,7 @@ def instances(
         path.unlink()
 
 
+@pytest.mark.slow
 def test_an_agent_that_memorized_the_answers_has_a_gap_and_the_starter_has_none(
     instances: tuple[Path, list[str]], cli: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -94,6 +94,7 @@ def decompress(content: bytes) -> bytes:
     return zstandard.ZstdDecompressor().decompressobj().decompress(content)
 
 
+@pytest.mark.slow
 def test_a_batch_with_its_outputs_snapshots_and_index_contains_no_key(cli, provider, toy, tmp_path):
     start = time.time()
     failure = error_reply(500, "0", echo_key=True)  # the error message contains the key

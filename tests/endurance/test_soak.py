@@ -6,12 +6,15 @@ import sys
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from benchmarks.soak.scripted_runs import BAD_REPLIES, draw_run
 from benchmarks.soak.soak_report import SoakReport, read_report, write_report
 
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_a_short_soak_continues_an_earlier_one_and_passes_all_checks(tmp_path: Path) -> None:
     # The first round, without faults, is done.
     write_report(tmp_path / "soak.json", SoakReport(seed=36, rounds=1, runs={"plain": 7}))

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mlagentbench.grading.verdict import compute_verdict, gain_p_value, summarize_scores
+from mlagentbench.grading.verdict import compute_verdict, gain_p_value, student_t_tail, summarize_scores
 from mlagentbench.records import Baseline
 
 LOWER = Baseline(mean=10.0, sd=0.5, n=8)
@@ -85,3 +85,9 @@ def test_scores_are_summarized_by_mean_and_sample_standard_deviation() -> None:
     assert (found.mean, found.n, found.hardware) == (2.5, 4, "a machine")
     assert found.sd == pytest.approx(1.2909944)
     assert summarize_scores([7.0]).sd == 0.0
+
+
+@pytest.mark.parametrize("degrees", [1, 2, 7, 30, 199])
+@pytest.mark.parametrize("t", [-20, -2, -0.3, 0, 1e-3, 0.1, 1, 1.7, 2.5, 5, 37.5, 1e4])
+def test_the_tail_of_students_t_is_that_of_scipy(t: float, degrees: int) -> None:
+    assert student_t_tail(t, degrees) == pytest.approx(stats.t.sf(t, degrees), rel=1e-12)

@@ -211,13 +211,12 @@ def test_the_judge_command_prints_scores_and_a_separate_cost(cli, tmp_path, run)
     completed = cli("judge", run.folder.path, "--model", f"scripted:{replies}")
     assert completed.returncode == 0, completed.stderr
     assert (
-        f"run: judged by scripted:{replies}, which is an opinion and no measurement (judging 1)"
-        in completed.stdout
+        f"run: judged by scripted:{replies} (an opinion, not a measurement; judgement 1)" in completed.stdout
     )
     assert "  5  debugging: It ran the starter. (step 1)" in completed.stdout
-    assert "spent on judging, apart from what runs cost:" in completed.stdout
+    assert "cost of judging (not part of the runs' cost):" in completed.stdout
     assert (
-        "spent on judging, apart from what runs cost: 0 tokens"
+        "cost of judging (not part of the runs' cost): 0 tokens"
         in cli("judge", run.folder.path, "--model", f"scripted:{replies}").stdout
     )
     completed = cli("judge", run.folder.path, "--model", f"scripted:{replies}", "--again", "--json")

@@ -49,6 +49,7 @@ def comparable_record(folder: Path) -> tuple[object, ...]:
     return steps, calls, result
 
 
+@pytest.mark.slow
 def test_kills_at_random_moments_change_no_result(
     run_plan: Callable[..., BatchOutcome],
     toy: Path,

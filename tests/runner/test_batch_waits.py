@@ -92,6 +92,7 @@ def assert_stops_in_time(process: "subprocess.Popen[str]", out: Path) -> None:
     assert {run.state for run in BatchFollower(out).refresh().runs} == {"stopped"}
 
 
+@pytest.mark.slow
 def test_a_batch_can_be_stopped_while_a_model_does_not_answer(
     toy: Path, tmp_path: Path, until: Until
 ) -> None:

@@ -344,6 +344,7 @@ def test_a_cluster_gives_the_same_results_and_agents_cannot_see_it(
             assert "OPEN" not in seen and seen.count("closed") == len(endpoints) > 3, seen
 
 
+@pytest.mark.slow
 def test_after_the_loss_of_a_node_no_run_is_lost_or_counted_twice_and_no_sandbox_is_left(
     nodes: Nodes, out: Path, tmp_path: Path, toy: Path, until: Until
 ) -> None:

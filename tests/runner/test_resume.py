@@ -67,6 +67,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_kills_at_random_moments_lose_no_step_and_repeat_none(
     toy: Path, busy: Path, tmp_path: Path, cli: Cli
 ) -> None:
