@@ -14,6 +14,7 @@ LOCK := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-ha
   --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
 AUDIT := $(BIN)/pip-audit --strict --progress-spinner off --disable-pip $(SERVICE)
 LISTS := src/mlagentbench/runtimes
+WORKERS := $(shell expr $$(nproc) + 1)  # tests wait for processes as much as they compute
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 .DEFAULT_GOAL := help
@@ -27,11 +28,11 @@ run: .venv/installed bubblewrap  ## set up, run the tuner agent on house-price, 
 
 test: test-setup  ## set up, then run the tests
 	@echo "make: running the tests"
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 test-all: test-setup prepare  ## the tests and the long ones: whole batches, fresh data, soak; an hour
 	@echo "make: running all tests"
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m ''
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m ''
 
 test-setup: .venv/installed-dev bubblewrap chromium
 	@$(BIN)/mlagentbench prepare house-price BabyLM & data=0; $(BIN)/mlagentbench prepare --data-only || data=$$?; wait $$! && exit $$data

@@ -65,6 +65,7 @@ def test_two_batches_on_one_folder_are_refused(run_plan: Callable[..., BatchOutc
         run_batch(tmp_path / "new", None, [""], quiet, quiet)
 
 
+@pytest.mark.slow
 def test_after_a_change_of_the_plan_only_new_combinations_run_and_old_runs_stay(
     run_plan: Callable[..., BatchOutcome], tmp_path: Path
 ) -> None:
@@ -191,6 +192,7 @@ def test_the_index_is_rebuilt_when_it_is_missing_damaged_or_stale(
     assert run_plan(repetitions=2).results[0].score == 4.0 and rows()[0][1] == 4.0
 
 
+@pytest.mark.slow
 def test_a_batch_can_be_resumed_after_a_reboot_resets_the_monotonic_clock(
     toy: Path, tmp_path: Path, agent: Callable[..., str], until: Until, cli: Cli
 ) -> None:

@@ -109,6 +109,7 @@ def test_kills_at_random_moments_change_no_result(
     assert len(moments) == 10, "the kills must be spread over the batches"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("death", "message"),
     [
@@ -281,6 +282,7 @@ cp -r "$1/disk/out" "$1/kept"
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_loses_no_result_and_the_batch_can_be_resumed(
     run_plan: Callable[..., BatchOutcome], tmp_path: Path, toy: Path, scripted_model: Callable[..., str]
 ) -> None:

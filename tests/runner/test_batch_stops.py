@@ -15,6 +15,7 @@ from mlagentbench.runner.folder import RunFolder
 from mlagentbench.sandbox.processes import list_process_tree
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_scripts_and_the_batch_can_be_resumed(
     toy: Path, tmp_path: Path, agent: Callable[..., str], until: Until, slow_model: str
 ) -> None:
@@ -147,6 +148,7 @@ def test_a_single_run_can_be_watched_and_stopped_by_another_process(
     assert shown.returncode == 0 and "stopped" in shown.stdout and "Write File wait.py" in shown.stdout
 
 
+@pytest.mark.slow
 def test_watch_shows_the_states_of_a_batch_of_another_process(
     toy: Path, tmp_path: Path, agent: Callable[..., str], until: Until, cli: Cli
 ) -> None:
@@ -193,6 +195,7 @@ class Asking(Agent):
 """
 
 
+@pytest.mark.slow
 def test_when_the_dollar_budget_is_used_up_no_more_runs_start(
     run_plan: Callable[..., BatchOutcome], agent: Callable[..., str]
 ) -> None:
@@ -207,6 +210,7 @@ def test_when_the_dollar_budget_is_used_up_no_more_runs_start(
     assert more.is_complete and round(more.status.totals.dollars, 6) == 1.2
 
 
+@pytest.mark.slow
 def test_a_run_in_progress_when_the_budget_ends_can_be_resumed(
     run_plan: Callable[..., BatchOutcome], agent: Callable[..., str], tmp_path: Path
 ) -> None:

@@ -296,6 +296,7 @@ def comparable_record(folder: Path) -> tuple[object, ...]:
     return steps, calls, run.result.replace(**not_compared)
 
 
+@pytest.mark.slow
 def test_a_cluster_gives_the_same_results_and_agents_cannot_see_it(
     nodes: Nodes, out: Path, tmp_path: Path, toy: Path
 ) -> None:
