@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from batches import WAITING_AGENT, Cli, Until, batch_process, find_processes, run_states, runs_in_slow_script
 
 from mlagentbench.runner.batch.orchestrator import BatchOutcome
