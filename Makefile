@@ -14,7 +14,7 @@ LOCK := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-ha
   --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
 AUDIT := $(BIN)/pip-audit --strict --progress-spinner off --disable-pip $(SERVICE)
 LISTS := src/mlagentbench/runtimes
-WORKERS := $(shell expr $$(nproc) + 1)  # tests wait for processes as much as they compute
+WORKERS := $(shell nproc)
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 .DEFAULT_GOAL := help
