@@ -1,6 +1,5 @@
 """Secrets planted where no agent may look: a secret that shows up in a run tells where it was read."""
 
-import fcntl
 import os
 import secrets
 import socketserver
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlagentbench.system.cache import cache_dir
+from mlagentbench.system.lock import try_lock
 
 SECRET_VARIABLE = "MLAGENTBENCH_AUDIT_API_KEY"
 CHUNK_BYTES = 1 << 20
@@ -60,7 +60,7 @@ def temporary_secret_file(location: str, path: Path) -> Iterator[Secret]:
         _remove_if_abandoned(other)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("x") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # before writing: an empty file may not be locked by its owner yet
+        try_lock(file)  # before writing: an empty file may not be locked by its owner yet
         try:
             yield write_secret_file(location, path)
         finally:
@@ -69,15 +69,11 @@ def temporary_secret_file(location: str, path: Path) -> Iterator[Secret]:
 
 def _remove_if_abandoned(path: Path) -> None:
     """Remove a secret file that is not locked: the kernel releases the locks of dead processes."""
-    with suppress(OSError):
-        # /tmp may contain anything: links, pipes, files of other users.
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.fstat(file).st_size:
-                path.unlink()
-        finally:
-            os.close(file)
+    # /tmp may contain anything: links, pipes, files of other users.
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+    with suppress(OSError), os.fdopen(os.open(path, flags)) as file:
+        if try_lock(file, timeout_s=0) and os.fstat(file.fileno()).st_size:
+            path.unlink()
 
 
 def write_secret_file(location: str, path: Path) -> Secret:

@@ -1,6 +1,5 @@
 """Exports a run as one zip file that holds everything needed to inspect and verify it on another machine."""
 
-import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -22,6 +21,7 @@ from mlagentbench.preparation.prepare import PreparedData, find_prepared_data
 from mlagentbench.providers.names import known_secrets
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runtimes import base as runtimes
+from mlagentbench.system.atomic_write import move_into_place, partial_path
 from mlagentbench.system.cache import temporary_dir
 from mlagentbench.system.hashing import hash_file
 from mlagentbench.task import Task
@@ -148,7 +148,7 @@ def _runtime_requirements(folder: RunFolder) -> tuple[str, ...]:
 
 
 def _write_archive(manifest: BundleManifest, files: Mapping[str, Path], target: Path) -> None:
-    partial = target.with_name(f"{target.name}.{os.getpid()}.part")  # concurrent exports use separate files
+    partial = partial_path(target)
     try:
         with ZipFile(partial, "w", ZIP_STORED) as bundle:
             bundle.writestr(_zip_entry(MANIFEST_NAME), manifest.model_dump_json(indent=1))
@@ -157,7 +157,7 @@ def _write_archive(manifest: BundleManifest, files: Mapping[str, Path], target: 
                     shutil.copyfileobj(source, sink, 1 << 20)
                 if hash_file(files[name]) != expected:
                     raise Fault(f"{files[name]} changed during export")
-        os.link(partial, target)
+        move_into_place(partial, target, exclusive=True)
     except FileExistsError:
         raise UsageError(f"{target} already exists. Remove it, or choose another file with -o.") from None
     except OSError as error:
