@@ -87,6 +87,7 @@ class TaskConfig(Record):
     better: Better
     runtime: str
     submission: str = "submission.csv"
+    script_outputs: tuple[str, ...] = ()  # files that must be the output of a script
     read_only: tuple[str, ...] = ()
     repeatable: float = Field(ge=0, default=1e-9)
     grading_minutes: float = Field(gt=0, default=10.0)
@@ -125,6 +126,7 @@ class Task:
         self._description = _read_text(self.folder / "description.md")
         self.config = _read_config(self.folder / "task.toml")
         self._check_placeholders()
+        self._check_script_outputs()
 
     @classmethod
     def load(cls, name: str) -> "Task":
@@ -183,6 +185,12 @@ class Task:
                 )
         if unused := sorted(defined - used):
             raise UsageError(f"Task {self.name}: description.md does not use the placeholder {unused[0]!r}.")
+
+    def _check_script_outputs(self) -> None:
+        """Raise if description.md does not name a file of the rule, because the name is wrong or not told."""
+        for name in self.config.script_outputs:
+            if name not in self._description:
+                raise UsageError(f"Task {self.name}: description.md does not mention the file {name!r}.")
 
     @property
     def load_name(self) -> str:

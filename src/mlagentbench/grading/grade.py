@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from mlagentbench.errors import InvalidSubmission, TaskFault
 from mlagentbench.grading import executed_scripts
+from mlagentbench.grading.script_outputs import find_unscripted_outputs
 from mlagentbench.preparation.prepare import PreparedData
 from mlagentbench.records import Record, Step
 from mlagentbench.sandbox.base import Sandbox
@@ -64,7 +65,7 @@ def grade(
         store: The snapshots of the workspace.
         step: The step whose state is graded.
         sandbox: Where the grader runs a submission's code.
-        steps: The steps up to there; with them, rule violations of earlier scripts are found as well.
+        steps: The steps up to there; with them, rule violations in the record are found as well.
         stop_token: Interrupts grading when a stop is requested.
 
     Raises:
@@ -84,6 +85,8 @@ def grade(
     if exports_only_scripts and executed_scripts.has_too_many_scripts(store.state(step)):
         violations = (*violations, executed_scripts.TOO_MANY_SCRIPTS)
     violations = (*violations, *executed_scripts.format_violations(scripts, report.earlier, violations))
+    if steps:
+        violations = (*violations, *find_unscripted_outputs(store, steps, task.config.script_outputs))
     seconds = round(time.monotonic() - started, 3)
     return Grade(score=report.score, invalid=report.invalid, violations=violations, seconds=seconds)
 

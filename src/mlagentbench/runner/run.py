@@ -111,9 +111,11 @@ def open_environment(
         completed_steps=len(steps),
         match_by_order=match_calls_by_order,
     )
+    store = folder.open_store(setup.data)
+    store.tracked_paths = setup.task.config.script_outputs
     context = ActionContext(
         workspace=Workspace(folder.path / "workspace", setup.task.config.read_only, owner),
-        store=folder.open_store(setup.data),
+        store=store,
         sandbox=setup.sandbox,
         runtime=setup.runtime,
         limits=folder.spec.limits,

@@ -4,7 +4,7 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -70,6 +70,9 @@ class Store:
         self._signatures: dict[str, Signature] = {}
         # Inodes of memory-mapped files, which can change without a new signature.
         self.mapped_inodes: Callable[[], set[int]] = set
+        # Files that a step may write again with the same content; the manifest then names them as changed.
+        self.tracked_paths: Collection[str] = ()
+        self._tracked_signatures: dict[str, Signature] = {}
 
     def snapshot(
         self,
@@ -108,6 +111,7 @@ class Store:
                 del self._state[path]
             self._state.update(changed)
         self._signatures = reliable_signatures(signatures, started, self.mapped_inodes())
+        self._remember_tracked(signatures)
         return changed_paths
 
     def _record_changes(self, walker: TreeWalker, signatures: dict[str, Signature]) -> State:
@@ -116,9 +120,15 @@ class Store:
         for path, signature in signatures.items():
             if known.get(path) != signature:
                 entry = self._record_entry(walker, path, signature)
-                if entry != self._state.get(path):
+                was_rewritten = signature != self._tracked_signatures.get(path, signature)
+                if was_rewritten or entry != self._state.get(path):
                     changed[path] = entry
         return changed
+
+    def _remember_tracked(self, signatures: dict[str, Signature]) -> None:
+        self._tracked_signatures = {
+            path: signatures[path] for path in self.tracked_paths if path in signatures
+        }
 
     def _record_entry(self, walker: TreeWalker, path: str, signature: Signature) -> Entry:
         mode = signature[0]
@@ -170,6 +180,7 @@ class Store:
                 started = time.time_ns()
                 with TreeWalker(folder, required_mode=0o700) as walker:
                     signatures = scan_workspace(walker, WorkspaceLimits())
+                self._remember_tracked(signatures)
                 self._signatures = {
                     path: signature
                     for path, signature in reliable_signatures(
