@@ -94,9 +94,7 @@ def test_verify_finds_the_violation_again(play, do, setup_with_rule: Setup) -> N
 
 
 def test_an_external_program_is_not_blamed(setup_with_rule: Setup, tmp_path: Path) -> None:
-    spec = setup_with_rule.create_run_spec(
-        AgentSpec(agent="command"), 0, setup_with_rule.task.config.limits
-    )
+    spec = setup_with_rule.create_run_spec(AgentSpec(agent="command"), 0, setup_with_rule.task.config.limits)
     folder = RunFolder.create(tmp_path / "run", spec)
     agent = Command(command=f'python -c "{WRITE.strip()}"')
     agent.models = {"main": FakeModel([])}
@@ -107,7 +105,7 @@ def test_an_external_program_is_not_blamed(setup_with_rule: Setup, tmp_path: Pat
 
 def test_a_file_that_the_description_does_not_mention_is_an_error(variant: Variant, toy: Path) -> None:
     folder = variant({"task.toml": task_toml(toy, '["submision.csv"]')})
-    with pytest.raises(UsageError, match="description.md does not mention the file 'submision.csv'"):
+    with pytest.raises(UsageError, match=r"description.md does not mention the file 'submision.csv'"):
         Task.load(str(folder))
 
 
