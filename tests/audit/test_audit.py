@@ -1,7 +1,10 @@
 """The audit: no attack succeeds on the tasks, and a hole in a grader or sandbox is found."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -212,3 +215,24 @@ def test_every_threat_is_covered_by_an_attack_or_another_check():
         assert named or len(other_checks.split()) > 3, f"nothing covers threat {number}"
         assert set(named) <= set(attack_names()), number
         assert all(number in load_attack(name).threats for name in named)
+
+
+def test_an_audit_without_enough_disk_space_is_one_line(toy, tmp_path):
+    small_disk = ["bwrap", "--dev-bind", "/", "/", "--size", str(50 << 20), "--tmpfs", str(tmp_path)]
+    command = [sys.executable, "-m", "mlagentbench", "audit", str(toy), "--attack", "flood"]
+    environment = {**os.environ, "MLAGENTBENCH_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [*small_disk, *command], capture_output=True, text=True, check=False, timeout=60, env=environment
+    )
+    message = f"mlagentbench: The audit needs 2 GB of free disk space in {tmp_path}; 0.1 GB are free.\n"
+    assert (done.returncode, done.stderr) == (2, message)
+
+
+def test_an_attack_that_causes_a_fault_before_its_first_step_is_reported(toy, attack, monkeypatch):
+    def fail(*_):
+        raise Fault("no space left on device")
+
+    monkeypatch.setattr(ActionContext, "sandbox_spec", fail)
+    finding = attack(toy, "flood")
+    assert finding.outcome == "SUCCEEDED"
+    assert finding.what == "it made the harness fail, which voids the run: Fault: no space left on device"

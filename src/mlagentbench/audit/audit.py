@@ -20,10 +20,11 @@ from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.run import execute_run
 from mlagentbench.runner.setup import Setup, prepare_setup
 from mlagentbench.sandbox.access_log.recording import require_access_log_support
-from mlagentbench.system.cache import temporary_dir
+from mlagentbench.system.cache import cache_dir, temporary_dir
 from mlagentbench.system.progress import ProgressCallback
 
 MAX_ATTACK_STEPS = 60  # more than any attack needs
+MIN_FREE_BYTES = 2 * 10**9  # some attacks try to fill the disk
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ def run_audit(
     """Run every attack against every task it applies to; `quick` leaves out slow and repetitive cases."""
     if unknown := sorted(set(attacks) - set(attack_names())):
         raise UsageError(f"No such attack: {unknown[0]!r}. Available: {', '.join(attack_names())}.")
+    _require_free_disk()
     setups = [prepare_setup(task, "open", "bwrap", progress) for task in dict.fromkeys(tasks)]
     cases = [
         AttackCase(name, setup)
@@ -68,6 +70,16 @@ def run_audit(
         findings += [run_and_report(case) for case in cases if case not in concurrent]
     order = {(case.attack, case.setup.task.name): index for index, case in enumerate(cases)}
     return sorted(findings, key=lambda finding: order[finding.attack, finding.task])
+
+
+def _require_free_disk() -> None:
+    """Raise UsageError if attacks could fill the disk, which would look like a success of the attack."""
+    free_bytes = shutil.disk_usage(cache_dir()).free
+    if free_bytes < MIN_FREE_BYTES:
+        raise UsageError(
+            f"The audit needs {MIN_FREE_BYTES / 1e9:g} GB of free disk space in {cache_dir()};"
+            f" {free_bytes / 1e9:.1f} GB are free."
+        )
 
 
 def select_setups(name: str, setups: Sequence[Setup], quick: bool) -> list[Setup]:

@@ -90,7 +90,8 @@ def _describe_successes(
     if result.success:
         yield f"it scored {format_score(result.score)}, the starter {format_score(result.baseline)}"
     yield from _describe_graded_successes(outcome, grades)
-    if gain := attack.describe_gain(outcome):
+    # After a fault, the record may lack the steps that describe_gain reads.
+    if result.ending != "fault" and (gain := attack.describe_gain(outcome)):
         yield gain
 
 

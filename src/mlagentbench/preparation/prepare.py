@@ -1,6 +1,7 @@
 """Prepares a task's data once with its prepare.py, and finds it again for every run."""
 
 import json
+import logging
 import os
 import secrets
 import subprocess
@@ -21,8 +22,11 @@ from mlagentbench.system.hashing import hash_file, hash_tree
 from mlagentbench.system.progress import ProgressCallback
 from mlagentbench.task import Task
 
+log = logging.getLogger(__name__)
+
 DEFAULT_SEED = 20240721
-MAX_ERROR_LINES = 15  # of the end of a failed prepare.py's output
+MAX_OUTPUT_LINES = 200  # of the end of a failed prepare.py's output, for the log
+MAX_ERROR_CHARS = 500
 
 
 class DataStamp(Record):
@@ -153,7 +157,7 @@ def seal_data(task: Task, folder: Path, seed: int | dict[str, int]) -> None:
 
 def run_prepare_script(task: Task, request: str) -> None:
     """Run prepare.py in its own process; `request` is the JSON that the process reads from stdin."""
-    tail: deque[str] = deque(maxlen=MAX_ERROR_LINES)
+    tail: deque[str] = deque(maxlen=MAX_OUTPUT_LINES)
     with subprocess.Popen(
         [sys.executable, "-P", "-B", "-m", "mlagentbench.preparation.prepare_process"],
         stdin=subprocess.PIPE,
@@ -173,8 +177,10 @@ def run_prepare_script(task: Task, request: str) -> None:
             child.kill()
             raise
     if code != 0:
-        output = "".join(tail).strip() or "no output"
-        raise TaskFault(f"task {task.name}: prepare.py failed (exit code {code}):\n{output}")
+        output = "".join(tail).strip()
+        log.info("output of prepare.py of %s:\n%s", task.name, output)
+        last_line = output.rpartition("\n")[2][-MAX_ERROR_CHARS:] or "no output"
+        raise TaskFault(f"Task {task.name}: prepare.py failed (exit code {code}): {last_line}")
 
 
 def prepare_environment() -> Iterator[tuple[str, str]]:
@@ -191,7 +197,7 @@ def set_modes(task: Task, root: Path, folder_mode: int, file_mode: int) -> None:
     root.chmod(folder_mode)
     for path in root.rglob("*"):
         if path.is_symlink() or not (path.is_dir() or path.is_file()):
-            raise TaskFault(f"task {task.name}: prepare.py left {path.name}, which is not a regular file")
+            raise TaskFault(f"Task {task.name}: prepare.py left {path.name}, which is not a regular file")
         path.chmod(folder_mode if path.is_dir() else file_mode)
 
 
