@@ -2,12 +2,7 @@
 
 from pathlib import Path
 
-from mlagentbench.grading.checks import InvalidSubmission, numbers_above, read_answers, read_submission
-
-MAX_EPOCHS = 10
-QUALIFIERS = "n|nb|nr|num|number|of|max|maximum|min|total|all|train|training|fit|warmup|default|the|my"
-# Not best_epoch and steps_per_epoch, which may be larger.
-EPOCH_NAMES = rf"^_*(({QUALIFIERS})_?)*epochs?(_?({QUALIFIERS}|count|limit))*_*$"
+from mlagentbench.grading.checks import InvalidSubmission, read_answers, read_submission
 
 
 def grade(submission: Path, private: Path) -> float:
@@ -21,8 +16,3 @@ def grade(submission: Path, private: Path) -> float:
             f" for example {invalid.iloc[0]:g}"
         )
     return float((predicted == answers["label"]).mean())
-
-
-def violations(sources: Path) -> list[str]:
-    """Report numbers above MAX_EPOCHS that the scripts assign to names of epoch counts."""
-    return numbers_above(sources, "train.py", EPOCH_NAMES, MAX_EPOCHS)
