@@ -139,6 +139,19 @@ def test_contrails_appear_between_frames(prepared):
     assert contrast[0] < 0.25 * contrast[4]
 
 
+def test_no_masks_of_an_oracle_are_perfect_but_they_beat_a_single_annotator(prepare, prepared, tmp_path):
+    (tmp_path / "seed.json").write_text(json.dumps(SEED))
+    ceiling = load_module_from_file(TASK / "ceiling.py").ceiling(prepared.public, tmp_path)
+    individual, agreed = prepared.masks("individual") > 0, prepared.masks("agreed") > 0
+    assert np.mean([dice(individual[:, number], agreed) for number in range(5)]) < ceiling < 0.95
+
+
+def test_the_most_likely_pixels_are_marked_as_long_as_that_raises_the_expected_dice(prepare):
+    best_masks = load_module_from_file(TASK / "ceiling.py")._best_masks
+    assert best_masks(np.array([1.0, 0.6, 0.3, 0.0])).tolist() == [True, True, False, False]
+    assert best_masks(np.array([0.3, 0.2, 0.2, 0.2])).tolist() == [True, True, True, True]
+
+
 def test_runs_are_counted_from_one_down_the_columns(prepare, grader):
     mask = np.zeros((4, 3), np.uint8)
     mask[1:3, 0] = mask[3, 1] = mask[0, 2] = 1

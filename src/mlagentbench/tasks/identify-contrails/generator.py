@@ -87,9 +87,24 @@ class Line(NamedTuple):
         return along, across - self.bend * (along / IMAGE_PIXELS) ** 2
 
 
+class Contrail(NamedTuple):
+    """A contrail as the annotators meet it in the labelled frame."""
+
+    line: Line
+    width: float
+    contrast: float  # kelvin, in the difference of bands 14 and 15
+
+
 def generate_scene(seed: int, number: int) -> Scene:
     """Generate the scene with this number, independently of all others."""
     rng = PortableRandom(seed, number)
+    contrails, temperatures = draw_sky(rng)
+    masks = draw_annotations(rng, contrails)
+    return Scene(_to_counts(rng, temperatures), masks)
+
+
+def draw_sky(rng: PortableRandom) -> tuple[list[Contrail], Array]:
+    """Draw what is there: the contrails, and the temperatures of each band and frame before the sensor."""
     wind, low_wind = rng.uniform(-2.2, 2.2, 2), rng.uniform(-1.2, 1.2, 2)  # pixels from one frame to the next
     corridor = rng.scalar(0, math.pi)
 
@@ -104,13 +119,14 @@ def generate_scene(seed: int, number: int) -> Scene:
         else _draw_lines(rng, int(rng.scalar(MIN_CONTRAILS, MAX_CONTRAILS + 1)), corridor, 0.25, 5)
     )
     widths = [0.65 + rng.scalar(*WIDENING_RANGE) * (TIMES - line.start_frame).clip(0) for line in lines]
-    contrails = [_draw_contrail(rng, line, wind, width) for line, width in zip(lines, widths, strict=True)]
+    depths = [_draw_depth(rng, line, wind, width) for line, width in zip(lines, widths, strict=True)]
 
     ice = 222 + 10 * rng.scalar(0, 1)
-    temperatures = _view_through_ice(ground, sum(contrails, cirrus), ice)
-    contrasts = [_contrail_contrast(ground, cirrus, contrail, ice) for contrail in contrails]
-    masks = _draw_annotations(rng, lines, [float(width[LABELLED_FRAME]) for width in widths], contrasts)
-    return Scene(_to_counts(rng, temperatures), masks)
+    contrails = [
+        Contrail(line, float(width[LABELLED_FRAME]), _contrail_contrast(ground, cirrus, depth, ice))
+        for line, width, depth in zip(lines, widths, depths, strict=True)
+    ]
+    return contrails, _view_through_ice(ground, sum(depths, cirrus), ice)
 
 
 def _noise_spectrum(rng: PortableRandom, exponent: float, stretch: float = 1.0, angle: float = 0.0) -> Array:
@@ -202,7 +218,7 @@ def _line_profile(rng: PortableRandom, line: Line, wind: Array, width: Array) ->
     return np.asarray(patchy * ends * np.exp(-0.5 * (across / width[:, None, None]) ** 2))
 
 
-def _draw_contrail(rng: PortableRandom, line: Line, wind: Array, width: Array) -> Array:
+def _draw_depth(rng: PortableRandom, line: Line, wind: Array, width: Array) -> Array:
     """Draw the optical depth of a contrail: 0 before it starts, then lower as it widens."""
     depth = OPTICAL_DEPTH_RANGE[0] * (OPTICAL_DEPTH_RANGE[1] / OPTICAL_DEPTH_RANGE[0]) ** rng.scalar(0, 1)
     strength = depth * (width[0] / width) ** 0.6 * (line.start_frame <= TIMES)
@@ -224,14 +240,12 @@ def _contrail_contrast(ground: Array, cirrus: Array, contrail: Array, ice: float
     return float((difference[1] - difference[2])[middle].mean())
 
 
-def _draw_annotations(
-    rng: PortableRandom, lines: list[Line], widths: list[float], contrasts: list[float]
-) -> Array:
+def draw_annotations(rng: PortableRandom, contrails: list[Contrail]) -> Array:
     """Draw the masks of all annotators, who miss some contrails and draw the others slightly differently."""
     masks = np.zeros((ANNOTATORS, IMAGE_PIXELS, IMAGE_PIXELS), np.uint8)
     for mask in masks:
         bias, width_factor = 0.08 * float(rng.normal()), rng.scalar(0.9, 1.5)
-        for line, width, contrast in zip(lines, widths, contrasts, strict=True):
+        for line, width, contrast in contrails:
             is_seen = rng.bernoulli(float(expit((contrast - VISIBLE_CONTRAST - bias) / CONTRAST_SPREAD)))
             begin, end = line.length / 2 + 2.5 * rng.normal(2) - 1
             turned = line._replace(angle=line.angle + 0.015 * float(rng.normal()))
