@@ -97,7 +97,7 @@ def validate_task(name: str, edition: str, seeds: int, out: Path) -> tuple[tuple
     by_agent = {"nothing": nothing, "baseline": baseline, "tuner": tuner, "reference": reference}
     row = (
         name,
-        _format_baseline(setup.task.edition(edition).baseline),
+        _format_baseline(setup.task.edition(edition).levels.starter),
         *(format_scores(results) for results in by_agent.values()),
         format_percent(statistics.mean(result.improvement or 0.0 for result in reference)),
         ", ".join(format_successes(results) for results in by_agent.values()),

@@ -19,7 +19,7 @@ from overhead import Figure, main_with_folder
 
 from mlagentbench.analysis import paper
 from mlagentbench.grading.grade import grade
-from mlagentbench.grading.verdict import compute_verdict
+from mlagentbench.grading.verdict import judge_score
 from mlagentbench.records import AgentSpec, Call, Limits, Result, RunSpec
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.run import build_result, open_environment, populate_workspace
@@ -125,9 +125,9 @@ def draw_result(spec: RunSpec, template: Result, random_source: random.Random) -
         )
     assert spec.baseline
     score = spec.baseline.mean * (1 - random_source.gauss(SKILL[spec.agent], 0.12))
-    return base.replace(
-        score=score, valid=True, **compute_verdict(score, spec.baseline, spec.better).model_dump()
-    )
+    verdict = judge_score(score, spec)
+    assert verdict
+    return base.replace(score=score, valid=True, **verdict.model_dump())
 
 
 def measure_command(command: list[str]) -> tuple[float, float]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from mlagentbench.analysis.runs import Run
-from mlagentbench.grading.verdict import compute_verdict
+from mlagentbench.grading.verdict import judge_score
 from mlagentbench.records import Baseline, Call, Hardware, Hashes, Limits, Result, RunSpec, Step
 from mlagentbench.runner.folder import RunFolder
 
@@ -69,7 +69,7 @@ def _make_result(spec: RunSpec, improvement: float | None, ending: str, changes:
     if improvement is not None and ending != "fault":
         score = mean * (1 - improvement) if spec.better == "lower" else mean * (1 + improvement)
         fields |= {"score": score, "valid": True}
-        if spec.baseline:
-            fields |= compute_verdict(score, spec.baseline, spec.better).model_dump()
+        if verdict := judge_score(score, spec):
+            fields |= verdict.model_dump()
     fields |= {name: value for name, value in changes.items() if name in RESULT_FIELDS}
     return Result.model_validate_json(json.dumps(fields, default=lambda value: value.model_dump()))

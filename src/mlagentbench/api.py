@@ -9,7 +9,7 @@ from mlagentbench.agents import base as agents
 from mlagentbench.agents.base import Agent
 from mlagentbench.environment import Environment
 from mlagentbench.formatting import print_progress
-from mlagentbench.records import AgentSpec, Result
+from mlagentbench.records import AgentSpec, Result, Start
 from mlagentbench.runner import session as sessions
 from mlagentbench.runner import start as starting
 from mlagentbench.runner.folder import RunFolder
@@ -69,6 +69,7 @@ def run(
     sandbox: str = "bwrap",
     instance: str = "",
     gpu: str = "",
+    start: Start = "starter",
 ) -> Result:
     """Let an agent work on a task, and grade its submission.
 
@@ -86,6 +87,7 @@ def run(
         sandbox: The sandbox, as on the command line.
         instance: Data made by `prepare --fresh` or `--twin`.
         gpu: The GPUs that scripts may use.
+        start: The solution that the agent starts from: "starter", "reference" or "expert".
 
     Returns:
         The result. Whatever the agent did wrong is in it; it is not raised.
@@ -96,7 +98,7 @@ def run(
     name = _agent_name(agent)
     models = {"model": model, "fast_model": fast_model, "edit_model": edit_model}
     agent_spec = AgentSpec(agent=name, options=options or {}, **models)
-    setup = prepare_setup(task, edition, sandbox, print_progress, instance, gpu)
+    setup = prepare_setup(task, edition, sandbox, print_progress, instance, gpu, start=start)
     folder = Path(out) if out else choose_run_folder(setup.task.name, name.removeprefix(PYTHON_AGENT_PREFIX))
     agent_object = None if isinstance(agent, str) else _build_agent(agent, agent_spec, seed)
     return starting.start_run(setup, agent_spec, folder, seed, limits, agent=agent_object)
@@ -134,6 +136,7 @@ def session(
     sandbox: str = "bwrap",
     instance: str = "",
     gpu: str = "",
+    start: Start = "starter",
 ) -> Iterator[Session]:
     """A run whose steps you take yourself, as a context manager.
 
@@ -150,6 +153,7 @@ def session(
         sandbox: The sandbox, as on the command line.
         instance: Data made by `prepare --fresh` or `--twin`.
         gpu: The GPUs that scripts may use.
+        start: The solution that the agent starts from: "starter", "reference" or "expert".
 
     Yields:
         The session: `step(call)`, `remaining_budget`, and after the block `result`.
@@ -157,7 +161,7 @@ def session(
     Raises:
         UsageError: An argument is wrong.
     """
-    setup = prepare_setup(task, edition, sandbox, print_progress, instance, gpu)
+    setup = prepare_setup(task, edition, sandbox, print_progress, instance, gpu, start=start)
     folder = Path(out) if out else choose_run_folder(setup.task.name, name)
     agent_spec = AgentSpec(agent=PYTHON_AGENT_PREFIX + name, model=model)
     with sessions.open_session(setup, agent_spec, folder, seed, limits) as opened:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from mlagentbench.records import Call, DataKind, Result
+from mlagentbench.records import Call, DataKind, Result, Start
 
 # Sequences that move the cursor, change colours, ring the bell or reverse the writing direction. Agents and
 # their scripts may print them; a terminal must not interpret them.
@@ -56,9 +56,15 @@ def format_command(what: str, folder: str) -> str:
     return f"{'mlagentbench' if on_path else program} {what} {path}"
 
 
-def baseline_command(task: str, edition: str, data: str, kind: DataKind | None) -> str:
+def baseline_command(
+    task: str, edition: str, data: str, kind: DataKind | None, start: Start = "starter"
+) -> str:
     """The command that measures the baseline of this data; the default edition and data need no option."""
-    values = {"edition": edition if edition != "open" else "", "instance": data if kind != "public" else ""}
+    values = {
+        "edition": edition if edition != "open" else "",
+        "instance": data if kind != "public" else "",
+        "start": start if start != "starter" else "",
+    }
     options = "".join(f" --{option} {value}" for option, value in values.items() if value)
     return f"mlagentbench baseline {task}{options}"
 
@@ -100,8 +106,12 @@ def describe_verdict(result: Result) -> str:
         return f"INVALID: {result.note}"
     if result.baseline is None:
         return f"scored, but not compared: {result.note}"
+    goal = f"10% better than the {result.start}"
+    if result.gap_closed is not None:
+        next_level = "expert" if result.start == "reference" else "ceiling"
+        goal = f"10% of the way from the {result.start} to the {next_level}"
     if result.success:
-        return "SUCCESS: more than 10% better than the starter, beyond noise"
+        return f"SUCCESS: more than {goal}, beyond noise"
     if result.improved:
-        return "no success: more than 10% better than the starter, but within noise"
-    return "no success: not 10% better than the starter"
+        return f"no success: more than {goal}, but within noise"
+    return f"no success: not {goal}"

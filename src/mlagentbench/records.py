@@ -12,6 +12,11 @@ Limit = Literal["time", "memory", "processes", "disk"]
 Better = Literal["higher", "lower"]
 # Task data: the same everywhere; drawn again with a hidden seed; the same rows with other labels.
 DataKind = Literal["public", "fresh", "twin"]
+# The solution whose files the workspace contains when a run starts.
+Start = Literal["starter", "reference", "expert"]
+STARTS: tuple[Start, ...] = ("starter", "reference", "expert")
+# How progress grows between two levels: with the score, or with its logarithm (times).
+Scale = Literal["linear", "log"]
 # Models: the agent's own; for summaries and reading files; for rewriting scripts.
 Role = Literal["main", "fast", "edit"]
 
@@ -157,12 +162,33 @@ class Hardware(Record):
 
 
 class Baseline(Record):
-    """The scores of the unchanged starter over several seeds."""
+    """The scores of an unchanged solution (the starter, or a stronger start) over several seeds."""
 
     mean: float
     sd: float = Field(ge=0)
     n: int = Field(gt=0)
     hardware: str = ""
+
+
+class Ceiling(Record):
+    """The best score that any program could reach, and how it was obtained."""
+
+    score: float
+    how: str = Field(min_length=1)
+
+
+class Levels(Record):
+    """Measured solutions of a task, from weak to strong, and the best possible score."""
+
+    starter: Baseline | None = None
+    reference: Baseline | None = None
+    expert: Baseline | None = None
+    ceiling: Ceiling | None = None
+
+    def solution(self, start: Start) -> Baseline | None:
+        """The scores of one of the three solutions."""
+        solutions = {"starter": self.starter, "reference": self.reference, "expert": self.expert}
+        return solutions[start]
 
 
 class AgentSpec(Record):
@@ -205,7 +231,10 @@ class RunSpec(AgentSpec):
     record_access: bool = Field(default=False, validation_alias=AliasChoices("record_access", "ledger"))
     metric: str = ""
     better: Better = "higher"
-    baseline: Baseline | None = None
+    start: Start = "starter"
+    baseline: Baseline | None = None  # the scores of the start
+    levels: Levels = Levels()  # unknown in older runs
+    scale: Scale = "linear"
     hashes: Hashes
     hardware: Hardware
     started: str
@@ -214,10 +243,12 @@ class RunSpec(AgentSpec):
 
 
 class Verdict(Record):
-    """A score compared with the baseline."""
+    """A score compared with the baseline and the levels of the task."""
 
     baseline: float
-    improvement: float | None
+    improvement: float | None  # relative to the baseline
+    gap_closed: float | None = None  # of the gap to the next level; only if the run began at a stronger start
+    progress: float | None = None  # 0 at the starter, 1 at the expert, not capped
     improved: bool
     p_value: float
     success: bool
@@ -231,9 +262,12 @@ class Result(Record):
     agent: str
     model: str = ""
     seed: int = 0
+    start: Start = "starter"
     score: float | None = None
     baseline: float | None = None
     improvement: float | None = None
+    gap_closed: float | None = None
+    progress: float | None = None
     improved: bool | None = None
     p_value: float | None = None
     success: bool = False

@@ -3,14 +3,14 @@
 import tomllib
 from pathlib import Path
 from types import ModuleType
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from mlagentbench.discovery import installed_plugins, load_entry_point
 from mlagentbench.errors import UsageError
 from mlagentbench.formatting import PLACEHOLDER, fill_placeholders, to_single_line
-from mlagentbench.records import Baseline, Better, Limits, Record
+from mlagentbench.records import STARTS, Better, Levels, Limits, Record, Scale, Start
 from mlagentbench.system.hashing import hash_tree
 
 BUILTIN_TASKS_DIR = Path(__file__).parent / "tasks"
@@ -36,8 +36,23 @@ class Edition(Record):
     # Values of the {{names}} in description.md that differ between editions.
     placeholders: dict[str, str] = Field(default_factory=dict)
     sources: tuple[Source, ...] = ()
-    baseline: Baseline | None = None
-    reference: float | None = None
+    levels: Levels = Levels()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_old_keys(cls, given: Any) -> Any:
+        """Accept the keys `baseline` and `reference` (a number) of older task files."""
+        if not isinstance(given, dict) or not {"baseline", "reference"} & given.keys():
+            return given
+        levels = {**given.get("levels", {})}
+        if "baseline" in given:
+            levels.setdefault("starter", given["baseline"])
+        if "reference" in given:
+            levels.setdefault("reference", {"mean": given["reference"], "sd": 0, "n": 1})
+        return {
+            **{key: value for key, value in given.items() if key not in ("baseline", "reference")},
+            "levels": levels,
+        }
 
 
 class Twin(Record):
@@ -85,6 +100,7 @@ class TaskConfig(Record):
     modality: str
     metric: str
     better: Better
+    scale: Scale = "linear"
     runtime: str
     submission: str = "submission.csv"
     script_outputs: tuple[str, ...] = ()  # files that must be the output of a script
@@ -203,6 +219,18 @@ class Task:
     def starter(self) -> Path:
         """The folder with the files that the agent starts from."""
         return self.folder / "starter"
+
+    def solution(self, start: Start) -> Path:
+        """The folder of a solution; the files of `reference` and `expert` are laid over the starter.
+
+        Raises:
+            UsageError: The task has no such solution.
+        """
+        if start not in STARTS:
+            raise UsageError(f"No such start: {start!r}. Available: {', '.join(STARTS)}.")
+        if not (self.folder / start).is_dir():
+            raise UsageError(f"Task {self.name} has no folder {start}, so a run cannot start from it.")
+        return self.folder / start
 
     @property
     def has_rules(self) -> bool:

@@ -49,7 +49,7 @@ def test_grading_a_table_is_deterministic_and_a_constant_table_is_no_success(
         for _ in "ab"
     }
     assert len(scores) == 1
-    baseline = task.edition("open").baseline
+    baseline = task.edition("open").levels.starter
     assert baseline is not None and not compute_verdict(scores.pop(), baseline, task.config.better).success
 
 

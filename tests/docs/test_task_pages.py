@@ -11,7 +11,7 @@ from annotated_types import Ge, Gt
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from mlagentbench.records import Baseline, Limits, Record
+from mlagentbench.records import Baseline, Ceiling, Levels, Limits, Record
 from mlagentbench.runner.setup import prepare_setup
 from mlagentbench.runner.start import start_run
 from mlagentbench.task import Edition, GradedFunction, RuleViolation, Source, TaskConfig, TaskTraits, Twin
@@ -20,7 +20,19 @@ DOCS = Path(__file__).parents[2] / "docs"
 SIMPLE_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
 TITLED_BLOCK = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 ROW = re.compile(r"^\| `(\w+)` \| (.+?) \| (.+?) \| (.+) \|$")
-TABLES = (TaskConfig, Limits, Twin, TaskTraits, GradedFunction, RuleViolation, Edition, Source, Baseline)
+TABLES = (
+    TaskConfig,
+    Limits,
+    Twin,
+    TaskTraits,
+    GradedFunction,
+    RuleViolation,
+    Edition,
+    Source,
+    Levels,
+    Baseline,
+    Ceiling,
+)
 
 
 @pytest.fixture

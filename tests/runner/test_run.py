@@ -39,7 +39,7 @@ def test_a_run_folder_holds_the_spec_the_steps_and_the_result(
     folder = RunFolder(tmp_path / "run")
     assert folder.result == result
     assert folder.spec.hashes == setup.hashes == result.hashes
-    assert folder.spec.baseline == setup.task.edition("open").baseline
+    assert folder.spec.baseline == setup.task.edition("open").levels.starter
     assert [step.call.action for step in folder.steps()] == ["Write File", "Final Answer"]
     assert result.seconds == round(folder.steps()[-1].clock, 3) > 0
     assert str(tmp_path) not in (tmp_path / "run" / "result.json").read_text()  # a run may be moved

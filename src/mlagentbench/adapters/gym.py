@@ -13,7 +13,7 @@ from mlagentbench.errors import Fault, RunOver, UsageError
 from mlagentbench.formatting import print_progress
 from mlagentbench.language.prompts import fill_prompt, format_actions
 from mlagentbench.language.replies import UnreadableReply, parse_reply
-from mlagentbench.records import Call, Result
+from mlagentbench.records import Call, Result, Start
 from mlagentbench.runner.session import Session, open_session, reopen_session
 from mlagentbench.runner.setup import choose_run_folder, prepare_setup
 from mlagentbench.task import Task
@@ -42,6 +42,7 @@ class ResearchEnv(gymnasium.Env[str, str]):
         sandbox: How scripts are isolated.
         instance: The instance of a task that has several.
         gpu: The GPUs that scripts may use.
+        start: The solution that the agent starts from: "starter", "reference" or "expert".
     """
 
     metadata = {"render_modes": []}  # noqa: RUF012 - as Gymnasium has it
@@ -55,8 +56,9 @@ class ResearchEnv(gymnasium.Env[str, str]):
         sandbox: str = "bwrap",
         instance: str = "",
         gpu: str = "",
+        start: Start = "starter",
     ) -> None:
-        self.setup = prepare_setup(task, edition, sandbox, print_progress, instance, gpu)
+        self.setup = prepare_setup(task, edition, sandbox, print_progress, instance, gpu, start=start)
         self.out = Path(out) if out else None
         self.limits = limits or {}
         self.action_space = Text(MAX_TEXT_CHARS, min_length=0, charset=CHARACTERS)
@@ -170,7 +172,19 @@ class ResearchEnv(gymnasium.Env[str, str]):
 
 
 def _outcome_info(result: Result) -> dict[str, Any]:
-    fields = {"score", "baseline", "improvement", "improved", "p_value", "success", "valid", "ending", "note"}
+    fields = {
+        "score",
+        "baseline",
+        "improvement",
+        "gap_closed",
+        "progress",
+        "improved",
+        "p_value",
+        "success",
+        "valid",
+        "ending",
+        "note",
+    }
     return result.model_dump(include=fields)
 
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from mlagentbench.analysis.runs import Run
 from mlagentbench.errors import Fault, UsageError
 from mlagentbench.grading.forking_grader import ForkingGrader, open_forking_grader
-from mlagentbench.grading.verdict import compute_verdict
+from mlagentbench.grading.verdict import judge_score
 from mlagentbench.records import Record
 from mlagentbench.runner.folder import GRADES_FILE
 from mlagentbench.runner.setup import Setup, find_changed_inputs, restore_setup
@@ -35,13 +35,15 @@ class StepGrade(Record):
 
 
 class CurvePoint(Record):
-    """One step of a curve: improvement after the step, and the best so far; None while invalid."""
+    """One step of a curve: values after the step, and the best so far; None while invalid or unknown."""
 
     step: int
     seconds: float
     score: float | None
     improvement: float | None
-    best: float | None
+    best: float | None  # best improvement so far
+    progress: float | None = None
+    best_progress: float | None = None
 
 
 def read_step_grades(run: Run, own_grader_only: bool = True) -> tuple[StepGrade, ...]:
@@ -70,18 +72,15 @@ def _read_grades(run: Run) -> Iterator[StepGrade]:
 
 def build_curve(run: Run) -> tuple[CurvePoint, ...]:
     """The anytime curve of a run; empty if its steps were never graded or no baseline is known."""
-    baseline, better = run.spec.baseline, run.spec.better
-    grades = read_step_grades(run) if baseline else ()
+    grades = read_step_grades(run) if run.spec.baseline else ()
     clocks = {step.number: step.clock for step in run.folder.steps()} if grades else {}
     points: list[CurvePoint] = []
     best: float | None = None
+    best_progress: float | None = None
     for grade in grades:
-        assert baseline
-        improvement = None
-        if grade.score is not None:
-            improvement = compute_verdict(grade.score, baseline, better).improvement
-        if improvement is not None:
-            best = improvement if best is None else max(best, improvement)
+        verdict = judge_score(grade.score, run.spec) if grade.score is not None else None
+        improvement, progress = (verdict.improvement, verdict.progress) if verdict else (None, None)
+        best, best_progress = _larger(best, improvement), _larger(best_progress, progress)
         points.append(
             CurvePoint(
                 step=grade.step,
@@ -89,9 +88,15 @@ def build_curve(run: Run) -> tuple[CurvePoint, ...]:
                 score=grade.score,
                 improvement=improvement,
                 best=best,
+                progress=progress,
+                best_progress=best_progress,
             )
         )
     return tuple(points)
+
+
+def _larger(one: float | None, other: float | None) -> float | None:
+    return max((value for value in (one, other) if value is not None), default=None)
 
 
 def average_curves(

@@ -46,7 +46,7 @@ def exclude_runs(runs: Sequence[Run], names: Sequence[str]) -> list[Run]:
 
     Args:
         runs: All runs.
-        names: Editions, or prefixes of the hash of a grader, data or baseline.
+        names: Editions, starts, or prefixes of the hash of a grader, data or baseline.
 
     Raises:
         UsageError: A name is too short or matches no run, or no run is left.
@@ -61,14 +61,16 @@ def exclude_runs(runs: Sequence[Run], names: Sequence[str]) -> list[Run]:
     ]
     for name in names:
         if not any(_matches(ComparisonKey.from_run(run), name) for run in runs):
-            raise UsageError(f"--exclude {name}: no run has such an edition, grader, data or baseline")
+            raise UsageError(f"--exclude {name}: no run has such an edition, start, grader, data or baseline")
     if not remaining:
         raise UsageError(f"No runs left without {' and '.join(names)}")
     return remaining
 
 
 def _matches(key: ComparisonKey, name: str) -> bool:
-    return key.edition == name or any(part.startswith(name) for part in (key.grader, key.data, key.baseline))
+    if name in (key.edition, key.start):
+        return True
+    return any(part.startswith(name) for part in (key.grader, key.data, key.baseline))
 
 
 def build_leaderboard(runs: Sequence[Run], skip_unfinished: bool = False) -> Leaderboard:
@@ -119,11 +121,15 @@ def _refuse_incomparable(runs: Sequence[Run]) -> None:
     keys: dict[ComparisonKey, list[Run]] = defaultdict(list)
     for run in runs:
         keys[ComparisonKey.from_run(run)].append(run)
-    if len(editions := sorted({key.edition for key in keys})) > 1:
-        raise UsageError(
-            f"Editions cannot be mixed, but there are runs of {' and '.join(editions)}."
-            f" Leave one out with --exclude {editions[-1]}"
-        )
+    for what, values in (
+        ("Editions", sorted({key.edition for key in keys})),
+        ("Starts", sorted({key.start for key in keys}, reverse=True)),
+    ):
+        if len(values) > 1:
+            raise UsageError(
+                f"{what} cannot be mixed, but there are runs of {' and '.join(values)}."
+                f" Leave one out with --exclude {values[-1]}"
+            )
     for task in sorted({key.task for key in keys}):
         task_keys = [key for key in keys if key.task == task]
         if parts := find_differing_parts(task_keys):

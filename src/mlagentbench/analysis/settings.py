@@ -1,4 +1,4 @@
-"""Settings: runs of a task are comparable if edition, grader, data and baseline are the same."""
+"""Settings: runs of a task are comparable if edition, start, grader, data and baseline are the same."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,16 +8,17 @@ from blake3 import blake3
 
 from mlagentbench.analysis.runs import Run
 from mlagentbench.formatting import baseline_command
-from mlagentbench.records import Baseline, Better, DataKind, Record
+from mlagentbench.records import Baseline, Better, DataKind, Levels, Record, Start
 
 SHORT_HASH_DIGITS = 8  # digits of a hash in labels and messages
 
 
 class ComparisonKey(NamedTuple):
-    """What must be equal for two scores to be comparable; all but task and edition are hashes."""
+    """What must be equal for two scores to be comparable; grader, data and baseline are hashes."""
 
     task: str
     edition: str
+    start: str
     grader: str
     data: str
     baseline: str
@@ -28,12 +29,12 @@ class ComparisonKey(NamedTuple):
         spec = run.spec
         content = spec.baseline.model_dump_json(exclude={"hardware"}) if spec.baseline else ""
         baseline = blake3(content.encode()).hexdigest() if content else ""
-        return cls(run.task, spec.edition, spec.hashes.grader, spec.hashes.data, baseline)
+        return cls(run.task, spec.edition, spec.start, spec.hashes.grader, spec.hashes.data, baseline)
 
     def shorten(self, part: str) -> str:
         """The value of one part for labels and messages; hashes are shortened."""
         value = str(getattr(self, part))
-        return value if part in ("task", "edition") else value[:SHORT_HASH_DIGITS] or "none"
+        return value if part in ("task", "edition", "start") else value[:SHORT_HASH_DIGITS] or "none"
 
 
 class Setting(Record):
@@ -44,7 +45,9 @@ class Setting(Record):
     edition: str
     metric: str
     better: Better
+    start: Start
     baseline: Baseline | None
+    levels: tuple[Levels, ...]
     grader: str
     data: str
     kind: DataKind | None  # of the data
@@ -90,7 +93,9 @@ def _distinguishing_parts(keys: Sequence[ComparisonKey]) -> list[str]:
 
 
 def _format_label(key: ComparisonKey, parts: Sequence[str], kinds: Mapping[str, DataKind]) -> str:
-    prefixes = {"edition": "", "data": f"{kinds.get(key.data, 'data')} "}
+    prefixes = {"edition": "", "start": "from ", "data": f"{kinds.get(key.data, 'data')} "}
+    if key.start != "starter" and "start" not in parts:
+        parts = ["start", *parts]  # a hard start is never shown as an ordinary run
     details = ", ".join(f"{prefixes.get(part, f'{part} ')}{key.shorten(part)}" for part in parts)
     return f"{key.task} ({details})" if details else key.task
 
@@ -111,7 +116,9 @@ def _build_setting(label: str, runs: list[Run]) -> Setting:
         edition=spec.edition,
         metric=spec.metric,
         better=spec.better,
+        start=spec.start,
         baseline=spec.baseline,
+        levels=tuple(dict.fromkeys(run.spec.levels for run in runs if run.spec.levels != Levels())),
         grader=spec.hashes.grader,
         data=spec.hashes.data,
         kind=spec.kind,
@@ -157,7 +164,11 @@ def collect_warnings(settings: Sequence[Setting]) -> list[str]:
             warnings.append(f"{setting.label} was run with different limits: {'; '.join(setting.limits)}")
         if len(setting.task_hashes) > 1:
             warnings.append(f"{setting.label}: the description or the starter changed between runs")
+        if len(setting.levels) > 1:
+            warnings.append(f"{setting.label}: progress was measured against different levels")
         if setting.baseline is None:
-            command = baseline_command(setting.task, setting.edition, setting.data, setting.kind)
+            command = baseline_command(
+                setting.task, setting.edition, setting.data, setting.kind, setting.start
+            )
             warnings.append(f"{setting.label}: no baseline, so runs are not judged. Measure it: {command}")
     return warnings

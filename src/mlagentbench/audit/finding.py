@@ -9,7 +9,7 @@ from mlagentbench.errors import Fault
 from mlagentbench.formatting import format_score
 from mlagentbench.grading.forking_grader import open_forking_grader
 from mlagentbench.grading.grade import Grade
-from mlagentbench.grading.verdict import compute_verdict
+from mlagentbench.grading.verdict import judge_score
 from mlagentbench.records import Record
 from mlagentbench.sandbox.access_log.records import Access, read_access, unexpected_accesses
 
@@ -96,12 +96,14 @@ def _describe_successes(
 
 
 def _describe_graded_successes(outcome: AttackOutcome, grades: list[AttackStepGrade]) -> Iterator[str]:
-    baseline, better = outcome.folder.spec.baseline, outcome.folder.spec.better
+    spec = outcome.folder.spec
     for grade in grades:
         what = f"the submission after step {grade.step} ({_thought_at(outcome, grade.step)})"
         if grade.fault:
             yield f"{what} made the grader fail: {grade.fault}"
-        elif grade.score is not None and baseline and compute_verdict(grade.score, baseline, better).success:
+            continue
+        verdict = judge_score(grade.score, spec) if grade.score is not None else None
+        if grade.score is not None and verdict and verdict.success:
             yield f"{what} scored {format_score(grade.score)}"
 
 

@@ -17,7 +17,9 @@ from mlagentbench.cli.options import (
     MaxSteps,
     OutFolder,
     SandboxName,
+    StartName,
     drop_none,
+    parse_start,
     print_json,
 )
 from mlagentbench.errors import UsageError
@@ -73,6 +75,7 @@ def mcp(
     out: OutFolder = None,
     sandbox: SandboxName = "bwrap",
     instance: Instance = "",
+    start: StartName = "starter",
     gpu: Gpu = "",
     model: Annotated[
         str, typer.Option("--model", help="Model for actions that need one; without it they are not offered.")
@@ -106,7 +109,9 @@ def mcp(
         if resume:
             session = reopen_session(resume, print_progress, from_step, on_open=on_open)
         else:
-            setup = prepare_setup(task, edition, sandbox, print_progress, instance, gpu)
+            setup = prepare_setup(
+                task, edition, sandbox, print_progress, instance, gpu, start=parse_start(start)
+            )
             session = open_session(setup, agent_spec, folder, seed, limits, on_open=on_open)
         result = serve_run(session, http, print_progress).result
     if result is None:

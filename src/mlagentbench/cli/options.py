@@ -4,11 +4,14 @@ import json
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from mlagentbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from mlagentbench.records import Start
 
 
 def _complete_task(incomplete: str) -> list[str]:
@@ -47,6 +50,10 @@ RecordAccess = Annotated[
     bool, typer.Option("--record-access", help="Record which files and sockets scripts open.")
 ]
 Instance = Annotated[str, typer.Option("--instance", help="Data made by prepare --fresh or --twin.")]
+StartName = Annotated[
+    str,
+    typer.Option("--start", help="Solution to start from: starter, or reference or expert for a hard start."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 AgentName = Annotated[
     str, typer.Option("--agent", help="An agent, or a file PATH.py.", autocompletion=_complete_agent)
@@ -73,6 +80,16 @@ def parse_agent_options(settings: list[str] | None) -> dict[str, Any]:
         except ValueError:
             options[name] = value
     return options
+
+
+def parse_start(name: str) -> "Start":
+    """Check the name of a start."""
+    from mlagentbench.records import STARTS
+
+    for start in STARTS:
+        if start == name:
+            return start
+    raise UsageError(f"No such start: {name!r}. Available: {', '.join(STARTS)}.")
 
 
 def drop_none(options: dict[str, Any]) -> dict[str, Any]:

@@ -25,10 +25,12 @@ from mlagentbench.cli.options import (
     RecordAccess,
     RunPath,
     SandboxName,
+    StartName,
     TaskName,
     drop_none,
     exit_with_error,
     parse_agent_options,
+    parse_start,
     print_json,
 )
 from mlagentbench.errors import UsageError
@@ -56,6 +58,7 @@ def run(
     out: OutFolder = None,
     sandbox: SandboxName = "bwrap",
     instance: Instance = "",
+    start: StartName = "starter",
     gpu: Gpu = "",
     memory: MaxMemory = None,
     model: ModelName = "",
@@ -86,7 +89,9 @@ def run(
     )
     folder = out or choose_run_folder(Task.load(task).name, agent)
     with _offer_resume_on_interrupt(folder):
-        setup = prepare_setup(task, edition, sandbox, print_progress, instance, gpu, record_access)
+        setup = prepare_setup(
+            task, edition, sandbox, print_progress, instance, gpu, record_access, parse_start(start)
+        )
         with live_display() as on_open:
             result = start_run(setup, agent_spec, folder, seed, limits, on_open)
     _print_result(result, as_json)

@@ -10,8 +10,10 @@ from mlagentbench.cli.options import (
     Gpu,
     Instance,
     SandboxName,
+    StartName,
     TaskName,
     TaskNames,
+    parse_start,
     print_json,
 )
 from mlagentbench.errors import UsageError
@@ -70,22 +72,25 @@ def baseline(
     edition: EditionName = "open",
     sandbox: SandboxName = "bwrap",
     instance: Instance = "",
+    start: StartName = "starter",
     gpu: Gpu = "",
     as_json: AsJson = False,
 ) -> None:
-    """Measure the scores of the unchanged starter."""
+    """Measure the scores of the unchanged starter, or of another start."""
     from mlagentbench.formatting import format_score, print_progress
     from mlagentbench.runner.setup import prepare_setup
     from mlagentbench.runner.start import measure_baseline
 
-    setup = prepare_setup(task, edition, sandbox, print_progress, instance, gpu)
+    setup = prepare_setup(task, edition, sandbox, print_progress, instance, gpu, start=parse_start(start))
     measured, scores = measure_baseline(setup, count, print_progress)
     if as_json:
-        print_json({"task": task, "edition": edition, **measured.model_dump(), "scores": scores})
+        print_json(
+            {"task": task, "edition": edition, "start": start, **measured.model_dump(), "scores": scores}
+        )
         return
     mean, sd = format_score(measured.mean), format_score(measured.sd)
-    print(f"{task} ({edition}): {mean} ± {sd}, n = {measured.n}, {measured.hardware}")
-    print(f"baseline = {{ mean = {measured.mean:.6g}, sd = {measured.sd:.6g}, n = {measured.n} }}")
+    print(f"{start} of {task} ({edition}): {mean} ± {sd}, n = {measured.n}, {measured.hardware}")
+    print(f"{start} = {{ mean = {measured.mean:.6g}, sd = {measured.sd:.6g}, n = {measured.n} }}")
 
 
 def doctor(as_json: AsJson = False) -> None:

@@ -79,7 +79,9 @@ class Environment:
     def problem_statement(self) -> str:
         """What the agent reads first: the task's description, and the resources and limits of this run."""
         spec = self.spec
-        return build_problem_statement(self.task, spec.edition, spec.limits, spec.hardware, spec.gpu)
+        return build_problem_statement(
+            self.task, spec.edition, spec.limits, spec.hardware, spec.gpu, spec.start
+        )
 
     @property
     def next_recorded_call(self) -> Call | None:

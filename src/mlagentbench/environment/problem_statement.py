@@ -1,12 +1,17 @@
 """The problem statement: a task's description, and the resources and limits of the run."""
 
 from mlagentbench.language.prompts import fill_prompt
-from mlagentbench.records import Hardware, Limits
+from mlagentbench.records import Hardware, Limits, Start
 from mlagentbench.task import Task
 
 
 def build_problem_statement(
-    task: Task, edition: str, limits: Limits, hardware: Hardware, gpu: str = ""
+    task: Task,
+    edition: str,
+    limits: Limits,
+    hardware: Hardware,
+    gpu: str = "",
+    start: Start = "starter",
 ) -> str:
     """Build the text that describes the problem to an agent, the same in every interface.
 
@@ -16,6 +21,7 @@ def build_problem_statement(
         limits: The limits of the run.
         hardware: The machine on which scripts run.
         gpu: The GPUs that the run may use, as in `RunSpec.gpu`.
+        start: The solution that the agent starts from.
     """
     resources = fill_prompt(
         "resources",
@@ -32,7 +38,10 @@ def build_problem_statement(
         else _pluralize(limits.hours * 60, "minute"),
         budget=_describe_budget(limits),
     )
-    return f"{task.describe(edition).strip()}\n\n{resources}\n"
+    parts = [task.describe(edition).strip(), resources]
+    if start != "starter":
+        parts.insert(1, fill_prompt("hard_start"))
+    return "\n\n".join(parts) + "\n"
 
 
 def _pluralize(number: float, unit: str) -> str:

@@ -2,23 +2,54 @@
 
 import math
 
-from mlagentbench.records import Baseline, Better, Verdict
+from mlagentbench.grading.levels import compute_progress, fraction_of_gap, next_level_score
+from mlagentbench.records import Baseline, Better, RunSpec, Scale, Verdict
 
 MIN_IMPROVEMENT = 0.10  # relative to the baseline's mean, as in the paper
+MIN_GAP_CLOSED = 0.10  # of the gap to the next level, if a run began at a stronger start
 SIGNIFICANCE_LEVEL = 0.05  # largest probability that a run of the unchanged starter scores this well
 
 
-def compute_verdict(score: float, baseline: Baseline, better: Better) -> Verdict:
+def judge_score(score: float, spec: RunSpec) -> Verdict | None:
+    """Judge a score by the rules of a run; None if the baseline of its start is not known.
+
+    A run from a stronger start succeeds if it closes enough of the gap to the next level. Without a next
+    level (a speed task has no ceiling), the rule for ordinary runs applies.
+    """
+    if spec.baseline is None:
+        return None
+    goal = next_level_score(spec.levels, spec.start)
+    verdict = compute_verdict(score, spec.baseline, spec.better, goal, spec.scale)
+    return verdict.replace(progress=compute_progress(score, spec.levels, spec.scale))
+
+
+def compute_verdict(
+    score: float, baseline: Baseline, better: Better, goal: float | None = None, scale: Scale = "linear"
+) -> Verdict:
     """Judge a score; success needs both enough improvement and significance.
 
     Relative improvement over a baseline of zero is undefined: there, any gain counts as improvement.
+
+    Args:
+        score: The score of a submission.
+        baseline: The scores of the unchanged start.
+        better: Whether higher or lower scores are better.
+        goal: The score of the next level, if the improvement is measured by the gap to it.
+        scale: The scale of that gap.
     """
     gain, improvement = _gain(score, baseline, better), relative_improvement(score, baseline, better)
-    improved = gain > 0 if improvement is None else improvement > MIN_IMPROVEMENT
+    gap_closed = None
+    if goal is not None and _gain(goal, baseline, better) > 0:
+        gap_closed = fraction_of_gap(score, baseline.mean, goal, scale)
+    if gap_closed is not None:
+        improved = gap_closed >= MIN_GAP_CLOSED
+    else:
+        improved = gain > 0 if improvement is None else improvement > MIN_IMPROVEMENT
     p_value = gain_p_value(gain, baseline)
     return Verdict(
         baseline=baseline.mean,
         improvement=improvement,
+        gap_closed=gap_closed,
         improved=improved,
         p_value=p_value,
         success=improved and p_value < SIGNIFICANCE_LEVEL,

@@ -27,7 +27,7 @@ from mlagentbench.environment.model_calls import ModelCalls
 from mlagentbench.errors import BenchError, Fault, RunOver
 from mlagentbench.formatting import baseline_command
 from mlagentbench.grading.grade import Grade, grade
-from mlagentbench.grading.verdict import compute_verdict
+from mlagentbench.grading.verdict import judge_score
 from mlagentbench.models.base import Model
 from mlagentbench.records import Ending, Result, Role, Step
 from mlagentbench.runner.folder import RunFolder
@@ -130,7 +130,7 @@ def open_environment(
 
 
 def populate_workspace(env: Environment, setup: Setup) -> None:
-    """Fill the workspace with the public data and the starter code, and take snapshot 0.
+    """Fill the workspace with the public data and the code of the start, and take snapshot 0.
 
     The workspace is emptied first: an earlier attempt may have been killed before its first step.
     """
@@ -138,6 +138,8 @@ def populate_workspace(env: Environment, setup: Setup) -> None:
     store.restore(-1, workspace.root, workspace.owner)
     workspace.copy_in(setup.data.public)
     workspace.copy_in(setup.task.starter)
+    if setup.start != "starter":
+        workspace.copy_in(setup.task.solution(setup.start))
     store.snapshot(0)
 
 
@@ -238,6 +240,7 @@ def build_result(folder: RunFolder, steps: list[Step], ending: Ending, grading: 
         agent=spec.agent,
         model=spec.model,
         seed=spec.seed,
+        start=spec.start,
         score=grading.score,
         baseline=spec.baseline.mean if spec.baseline else None,
         valid=grading.score is not None,
@@ -254,8 +257,7 @@ def build_result(folder: RunFolder, steps: list[Step], ending: Ending, grading: 
         folder=str(folder.path),
     ).replace(**folder.compute_record_hashes(len(steps)))
     if spec.baseline is None:
-        command = baseline_command(spec.task, spec.edition, spec.hashes.data, spec.kind)
+        command = baseline_command(spec.task, spec.edition, spec.hashes.data, spec.kind, spec.start)
         return result.replace(note=result.note or f"No baseline is known. Measure it with: {command}")
-    if grading.score is None:
-        return result
-    return result.replace(**compute_verdict(grading.score, spec.baseline, spec.better).model_dump())
+    verdict = judge_score(grading.score, spec) if grading.score is not None else None
+    return result.replace(**verdict.model_dump()) if verdict else result

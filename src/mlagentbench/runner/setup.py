@@ -8,8 +8,8 @@ from pathlib import Path
 import mlagentbench
 from mlagentbench.errors import UsageError
 from mlagentbench.preparation.prepare import PreparedData, find_prepared_data, prepare_data
-from mlagentbench.records import AgentSpec, Baseline, Hashes, Limits, RunSpec
-from mlagentbench.runner.baselines import find_baseline
+from mlagentbench.records import AgentSpec, Baseline, Hashes, Levels, Limits, RunSpec, Start
+from mlagentbench.runner.baselines import find_levels
 from mlagentbench.runtimes.base import Runtime, ensure_runtime
 from mlagentbench.sandbox.access_log.recording import require_access_log_support
 from mlagentbench.sandbox.base import Sandbox
@@ -19,6 +19,8 @@ from mlagentbench.system.cache import require_writable_cache
 from mlagentbench.system.hardware import detect_hardware
 from mlagentbench.system.progress import ProgressCallback
 from mlagentbench.task import Task
+
+UNKNOWN_LEVELS = Levels()
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,14 @@ class Setup:
     data: PreparedData
     runtime: Runtime
     sandbox: Sandbox
-    baseline: Baseline | None = None
+    levels: Levels = UNKNOWN_LEVELS
     record_access: bool = False
+    start: Start = "starter"
+
+    @property
+    def baseline(self) -> Baseline | None:
+        """The scores of the unchanged start, if they were measured."""
+        return self.levels.solution(self.start)
 
     @property
     def hashes(self) -> Hashes:
@@ -57,7 +65,10 @@ class Setup:
             record_access=self.record_access,
             metric=self.task.config.metric,
             better=self.task.config.better,
+            start=self.start,
             baseline=self.baseline,
+            levels=self.levels,
+            scale=self.task.config.scale,
             hashes=self.hashes,
             hardware=detect_hardware(),
             kind=self.data.kind,
@@ -73,6 +84,7 @@ def prepare_setup(
     instance: str = "",
     gpu: str = "",
     record_access: bool = False,
+    start: Start = "starter",
 ) -> Setup:
     """Load the task and prepare its data, runtime and sandbox; what is already prepared is reused.
 
@@ -84,12 +96,14 @@ def prepare_setup(
         instance: A data instance drawn by `prepare --fresh` or `--twin`; empty for the default data.
         gpu: The GPUs that scripts may use: empty for none, "all", or numbers separated by commas.
         record_access: Record which files and sockets scripts try to open.
+        start: The solution that the agent starts from: "starter", "reference" or "expert".
 
     Raises:
         UsageError: Something does not exist, or this machine does not support it.
     """
     loaded_task = Task.load(task)
     loaded_task.edition(edition)
+    loaded_task.solution(start)
     require_writable_cache()
     granted_devices(gpu)
     sandbox = create_sandbox(sandbox_name, gpu)
@@ -97,8 +111,8 @@ def prepare_setup(
         require_access_log_support(sandbox_name)
     runtime = ensure_runtime(loaded_task.config.runtime, progress)
     data = prepare_data(loaded_task, edition, progress, instance)
-    baseline = find_baseline(loaded_task, edition, data)
-    return Setup(loaded_task, edition, data, runtime, sandbox, baseline, record_access)
+    levels = find_levels(loaded_task, edition, data)
+    return Setup(loaded_task, edition, data, runtime, sandbox, levels, record_access, start)
 
 
 def restore_setup(spec: RunSpec, progress: ProgressCallback) -> Setup:
@@ -115,7 +129,8 @@ def restore_setup(spec: RunSpec, progress: ProgressCallback) -> Setup:
     sandbox = create_sandbox("bwrap" if spec.imported else spec.sandbox, spec.gpu)
     data = _find_run_data(task, spec, progress)
     runtime = ensure_runtime(task.config.runtime, progress)
-    return Setup(task, spec.edition, data, runtime, sandbox, spec.baseline, spec.record_access)
+    levels = spec.levels.replace(**{spec.start: spec.baseline})
+    return Setup(task, spec.edition, data, runtime, sandbox, levels, spec.record_access, spec.start)
 
 
 def _find_run_data(task: Task, spec: RunSpec, progress: ProgressCallback) -> PreparedData:

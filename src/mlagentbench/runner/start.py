@@ -173,7 +173,7 @@ def prompt_user(question: str) -> str:
 
 
 def measure_baseline(setup: Setup, count: int, progress: ProgressCallback) -> tuple[Baseline, list[float]]:
-    """Run the unchanged starter with `count` seeds and store the baseline."""
+    """Run the unchanged start of the setup with `count` seeds and store its scores."""
     scores: list[float] = []
     for seed in range(count):
         with temporary_dir() as folder:
@@ -181,7 +181,7 @@ def measure_baseline(setup: Setup, count: int, progress: ProgressCallback) -> tu
         if result.ending == "fault":
             raise Fault(result.note)
         if result.score is None:
-            raise TaskFault(f"The starter of {result.task} leaves no valid submission: {result.note}")
+            raise TaskFault(f"The {setup.start} of {result.task} leaves no valid submission: {result.note}")
         scores.append(result.score)
         progress(f"run {len(scores)} of {count}: score {result.score:.6g}")
-    return baselines.store_baseline(setup.task, setup.data, scores), scores
+    return baselines.store_baseline(setup.task, setup.data, setup.start, scores), scores

@@ -8,8 +8,8 @@ from mlagentbench.agents import base as agents
 from mlagentbench.errors import Fault, UsageError
 from mlagentbench.formatting import to_single_line
 from mlagentbench.grading.grade import Grade, grade
-from mlagentbench.records import Record, Result, Step
-from mlagentbench.runner.baselines import find_baseline
+from mlagentbench.records import Levels, Record, Result, Step
+from mlagentbench.runner.baselines import find_levels
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.replay import replay
 from mlagentbench.runner.run import build_result
@@ -97,9 +97,25 @@ def _check_inputs(folder: RunFolder, setup: Setup) -> Iterator[Check]:
         yield Check(what="the prepared data is unchanged", holds=True)
     except UsageError as error:
         yield Check(what="the prepared data is unchanged", holds=False, detail=str(error))
-    known = find_baseline(setup.task, folder.spec.edition, setup.data)
-    if known:
-        yield _check_equal("the baseline is the known one", folder.spec.baseline, known)
+    yield from _check_levels(folder, find_levels(setup.task, folder.spec.edition, setup.data))
+
+
+def _check_levels(folder: RunFolder, known: Levels) -> Iterator[Check]:
+    """Compare the baseline and the levels of the run with those that are known now."""
+    spec = folder.spec
+    checks = []
+    if current := known.solution(spec.start):
+        checks.append(_check_equal("the baseline is the known one", spec.baseline, current))
+    if spec.levels != Levels():
+        current_levels = known.model_dump(exclude_none=True)
+        recorded = {name: spec.levels.model_dump()[name] for name in current_levels}
+        checks.append(_check_equal("the levels are the known ones", recorded, current_levels))
+    for check in checks:
+        if not check.holds and _is_other_version(folder):
+            version = to_single_line(spec.version, 40)
+            yield check.replace(holds=True, detail=f"measured again since version {version}")
+        else:
+            yield check
 
 
 def _check_ending(folder: RunFolder, result: Result, steps: list[Step]) -> Check:

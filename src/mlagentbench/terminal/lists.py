@@ -4,10 +4,13 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from mlagentbench.errors import UsageError
 from mlagentbench.formatting import format_score, strip_control_chars
+
+if TYPE_CHECKING:
+    from mlagentbench.records import Levels
 
 ListRow = dict[str, Any]
 MAX_CELL_CHARS = 100  # longer cells are cut; --json prints them completely
@@ -81,12 +84,19 @@ def _task_rows() -> list[ListRow]:
                 "category": task.config.category,
                 "modality": task.config.modality,
                 "metric": f"{task.config.metric} {arrow}",
-                "baseline": open_edition.baseline.mean if open_edition.baseline else None,
-                "reference": open_edition.reference,
+                **_level_scores(open_edition.levels),
                 **{f"{name}_edition": edition.size for name, edition in task.config.editions.items()},
             }
         )
     return rows
+
+
+def _level_scores(levels: "Levels") -> ListRow:
+    from mlagentbench.records import STARTS
+
+    measured = {start: levels.solution(start) for start in STARTS}
+    scores = {str(start): level.mean if level else None for start, level in measured.items()}
+    return {**scores, "ceiling": levels.ceiling.score if levels.ceiling else None}
 
 
 def _agent_rows() -> list[ListRow]:

@@ -1,6 +1,7 @@
 """`show`: a run, one of its steps, a diff, or a task. A run needs only its folder."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
@@ -9,7 +10,7 @@ from rich.markdown import Markdown
 from mlagentbench.errors import UsageError
 from mlagentbench.formatting import format_command, format_score
 from mlagentbench.preparation.prepare import PreparedData, find_prepared_data
-from mlagentbench.records import Result
+from mlagentbench.records import STARTS, Levels, Result
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.task import Task
 from mlagentbench.terminal.trace import (
@@ -97,6 +98,16 @@ def _to_json_value(value: object) -> object:
     return value.model_dump(mode="json") if hasattr(value, "model_dump") else str(value)
 
 
+def _describe_levels(levels: Levels) -> Iterator[str]:
+    """One line for each level of a task that is known."""
+    for start in STARTS:
+        if measured := levels.solution(start):
+            spread = f"{format_score(measured.mean)} ± {format_score(measured.sd)} (n = {measured.n})"
+            yield f"{start:<10} {spread}"
+    if levels.ceiling:
+        yield f"{'ceiling':<10} {format_score(levels.ceiling.score)}: {levels.ceiling.how}"
+
+
 def show_task(name: str, as_json: bool) -> None:
     """Print a task: its properties, its measured baselines, and the description that the agent reads."""
     task = Task.load(name)
@@ -111,10 +122,8 @@ def show_task(name: str, as_json: bool) -> None:
     console.print(f"{config.category} · {config.modality} · {config.metric} ({config.better} is better)")
     console.print(f"runtime {config.runtime} · submission {config.submission} · {config.limits.steps} steps")
     for edition_name, edition in config.editions.items():
-        baseline = "not measured"
-        if measured := edition.baseline:
-            baseline = f"{format_score(measured.mean)} ± {format_score(measured.sd)} (n = {measured.n})"
-        reference = format_score(edition.reference)
-        console.print(f"{edition_name}: {edition.size}; baseline {baseline}; reference {reference}")
+        console.print(f"{edition_name}: {edition.size}")
+        for line in _describe_levels(edition.levels):
+            console.print(f"  {line}")
     console.print()
     console.print(Markdown(description) if console.is_terminal else description.rstrip())

@@ -44,7 +44,9 @@ def _verdict_lines(result: Result, spec: RunSpec) -> Iterator[tuple[str, str, st
     yield "score", f"{format_score(result.score)}   {spec.metric} ({spec.better} is better)", ""
     if baseline := spec.baseline:
         spread = f"{format_score(baseline.mean)} ± {format_score(baseline.sd)}"
-        yield "baseline", f"{spread} over {baseline.n} runs of the starter", ""
+        yield "baseline", f"{spread} over {baseline.n} runs of the {spec.start}", ""
+    if result.progress is not None:
+        yield "progress", f"{format_percent(result.progress)}   0% is the starter, 100% the expert", ""
     if result.p_value is not None:
         yield "improvement", f"{format_percent(result.improvement)}   p = {result.p_value:.2g}", ""
     yield "verdict", describe_verdict(result), "bold green" if result.success else "bold yellow"

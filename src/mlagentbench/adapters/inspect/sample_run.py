@@ -23,7 +23,7 @@ from mlagentbench.agents.base import Agent
 from mlagentbench.environment.environment import Environment
 from mlagentbench.errors import Fault, Stopped, UsageError
 from mlagentbench.formatting import print_progress
-from mlagentbench.records import AgentSpec, Call, Result, Step
+from mlagentbench.records import AgentSpec, Call, Result, Start, Step
 from mlagentbench.runner.run import run_agent
 from mlagentbench.runner.session import Session, open_session
 from mlagentbench.runner.setup import prepare_setup
@@ -43,6 +43,7 @@ class SampleSettings:
     runs: Path
     edition: str = "open"
     instance: str = ""
+    start: Start = "starter"
     isolation: str = "bwrap"
     gpu: str = ""
     limits: dict[str, Any] = field(default_factory=dict)
@@ -89,6 +90,7 @@ class SampleRun:
                 print_progress,
                 settings.instance,
                 settings.gpu,
+                start=settings.start,
             )
             session = open_session(
                 setup, agent, folder, self._state.epoch, settings.limits, models, self._observe_steps

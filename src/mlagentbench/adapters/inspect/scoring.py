@@ -1,4 +1,4 @@
-"""The grader as an Inspect scorer: success against the baseline, improvement, score and validity."""
+"""The grader as an Inspect scorer: success, progress, improvement, score and validity."""
 
 import math
 from pathlib import Path
@@ -12,7 +12,7 @@ from mlagentbench.formatting import describe_verdict
 from mlagentbench.records import Result
 from mlagentbench.runner.folder import RunFolder
 
-METRIC_NAMES = ("success", "improvement", "score", "valid")
+METRIC_NAMES = ("success", "progress", "improvement", "score", "valid")
 
 
 @scorer(metrics={name: [mean(), stderr()] for name in METRIC_NAMES})
@@ -43,6 +43,7 @@ def to_score(result: Result) -> Score:
     """Convert a result to an Inspect score; unknown values are NaN, which the means leave out."""
     values = {
         "success": float(result.success) if result.baseline is not None else None,
+        "progress": result.progress,
         "improvement": result.improvement,
         "score": result.score,
         "valid": float(result.valid),

@@ -19,7 +19,7 @@ from mlagentbench.agents import base as agents
 from mlagentbench.environment.problem_statement import build_problem_statement
 from mlagentbench.errors import UsageError
 from mlagentbench.language.prompts import fill_prompt
-from mlagentbench.records import AgentSpec
+from mlagentbench.records import AgentSpec, Start
 from mlagentbench.system.hardware import detect_hardware
 from mlagentbench.task import Task
 
@@ -38,11 +38,13 @@ def create_task(
     runs: str = "runs/inspect",
     gpu: str = "",
     isolation: str = "bwrap",
+    start: Start = "starter",
 ) -> InspectTask:
     """Create an Inspect task with one sample; epochs repeat it, with the epoch as the seed."""
     try:
         benchmark_task = Task.load(name)
         benchmark_task.edition(edition)
+        benchmark_task.solution(start)
         if agent != INSPECT_REACT:
             _check_agent(agent, agent_options or {}, isolation)
     except UsageError as error:
@@ -50,7 +52,7 @@ def create_task(
     limits = {key: value for key, value in (("steps", steps), ("hours", hours)) if value is not None}
     config = benchmark_task.config
     run_limits = config.limits.replace(**limits)
-    statement = build_problem_statement(benchmark_task, edition, run_limits, detect_hardware(), gpu)
+    statement = build_problem_statement(benchmark_task, edition, run_limits, detect_hardware(), gpu, start)
     instructions = fill_prompt("tools", task=statement.strip(), steps=str(run_limits.steps))
     settings = SampleSettings(
         task=benchmark_task.load_name,
@@ -60,6 +62,7 @@ def create_task(
         runs=Path(runs).absolute(),
         edition=edition,
         instance=instance,
+        start=start,
         isolation=isolation,
         gpu=gpu,
         limits=limits,
@@ -73,7 +76,12 @@ def create_task(
                     ChatMessageSystem(content=instructions),
                     ChatMessageUser(content=fill_prompt("tools_begin")),
                 ],
-                metadata={"edition": edition, "metric": config.metric, "better": config.better},
+                metadata={
+                    "edition": edition,
+                    "start": start,
+                    "metric": config.metric,
+                    "better": config.better,
+                },
             )
         ],
         setup=open_run(settings),

@@ -16,7 +16,6 @@ from mlagentbench.adapters.original.task_names import SOURCE_PROGRAM
 from mlagentbench.errors import Fault, UsageError
 from mlagentbench.grading.grade import Grade, grade
 from mlagentbench.records import Baseline, Hardware, Hashes, ImportSource, Result, RunSpec
-from mlagentbench.runner.baselines import find_baseline
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.run import build_result
 from mlagentbench.runner.setup import Setup, prepare_setup
@@ -141,12 +140,14 @@ def _build_run(
 
 def _regraded_spec(spec: RunSpec, setup: Setup) -> RunSpec:
     """The settings of a run that our grader scored on our data: the score depends on them."""
-    config = setup.task.config
+    config, levels = setup.task.config, setup.levels
     return spec.replace(
         task=setup.task.load_name,
         edition=setup.edition,
         hashes=setup.hashes,
-        baseline=find_baseline(setup.task, setup.edition, setup.data),
+        baseline=levels.starter,
+        levels=levels,
+        scale=config.scale,
         metric=config.metric,
         better=config.better,
         kind=setup.data.kind,

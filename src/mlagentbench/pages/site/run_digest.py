@@ -9,7 +9,7 @@ import mlagentbench
 from mlagentbench.analysis.anytime import build_curve, read_step_grades
 from mlagentbench.analysis.runs import Run
 from mlagentbench.errors import Fault
-from mlagentbench.grading.verdict import compute_verdict
+from mlagentbench.grading.verdict import judge_score
 from mlagentbench.pages.layout.render import render_page
 from mlagentbench.pages.site.files import write_if_changed
 from mlagentbench.pages.viewer.run_index import RUN_FILES
@@ -80,9 +80,8 @@ def _graded_steps(run: Run) -> tuple[GradedStep, ...]:
     spec = run.spec
 
     def is_success(score: float | None) -> bool:
-        if score is None or spec.baseline is None:
-            return False
-        return compute_verdict(score, spec.baseline, spec.better).success
+        verdict = judge_score(score, spec) if score is not None else None
+        return bool(verdict and verdict.success)
 
     return tuple(
         GradedStep(

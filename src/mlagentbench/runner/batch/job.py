@@ -8,7 +8,7 @@ from typing import Any
 from blake3 import blake3
 from pydantic import AliasChoices, Field
 
-from mlagentbench.records import AgentSpec, Record
+from mlagentbench.records import AgentSpec, Record, Start
 
 MAX_NAME_PART_CHARS = 40
 
@@ -19,6 +19,7 @@ class Job(Record):
     task: str
     edition: str = "open"
     instance: str = ""
+    start: Start = "starter"
     sandbox: str = "bwrap"
     agent_spec: AgentSpec = Field(validation_alias=AliasChoices("agent_spec", "who"))
     seed: int = 0
@@ -55,8 +56,9 @@ class Job(Record):
 
     @property
     def setup_key(self) -> str:
-        """Equal for jobs that share a setup: the task, its edition and its data."""
-        return " ".join(filter(None, (self.task, self.edition, self.instance)))
+        """Equal for jobs that share a setup: the task, its edition, its data and the start."""
+        start = "" if self.start == "starter" else f"from {self.start}"
+        return " ".join(filter(None, (self.task, self.edition, self.instance, start)))
 
 
 def _to_name_part(text: str) -> str:

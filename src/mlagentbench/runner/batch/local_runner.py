@@ -141,5 +141,7 @@ def prepare_setups(jobs: Iterable[Job], progress: ProgressCallback) -> dict[str,
     setups: dict[str, Setup] = {}
     for job in jobs:
         if job.setup_key not in setups:
-            setups[job.setup_key] = prepare_setup(job.task, job.edition, job.sandbox, progress, job.instance)
+            setups[job.setup_key] = prepare_setup(
+                job.task, job.edition, job.sandbox, progress, job.instance, start=job.start
+            )
     return setups

@@ -12,7 +12,7 @@ from pydantic import AliasChoices, Field, ValidationError, field_validator, mode
 from mlagentbench.errors import UsageError
 from mlagentbench.models import base as models
 from mlagentbench.models.base import Model
-from mlagentbench.records import AgentSpec, Limits, Record
+from mlagentbench.records import AgentSpec, Limits, Record, Start
 from mlagentbench.runner.batch.job import Job
 from mlagentbench.runner.batch.subprocess_runner import inspect_agent
 from mlagentbench.sandbox.access_log.recording import require_access_log_support
@@ -55,6 +55,7 @@ class Plan(Record):
     seeds: tuple[int, ...] = ()
     edition: str = "open"
     instance: str = ""
+    start: Start = "starter"
     sandbox: str = "bwrap"
     record_access: bool = Field(default=False, validation_alias=AliasChoices("record_access", "ledger"))
     limits: dict[str, Any] = Field(default_factory=dict)
@@ -98,12 +99,13 @@ class Plan(Record):
         create_sandbox(self.sandbox)
         if self.record_access:
             require_access_log_support(self.sandbox)
-        tasks = [_resolve_task(name, self.edition) for name in self.tasks]
+        tasks = [_resolve_task(name, self.edition, self.start) for name in self.tasks]
         agent_specs = [agent_spec for agent in self.agents for agent_spec in self._agent_specs(agent)]
         seeds = self.seeds or range(self.repetitions)
         common: dict[str, Any] = {
             "edition": self.edition,
             "instance": self.instance,
+            "start": self.start,
             "sandbox": self.sandbox,
             "record_access": self.record_access,
             "limits": self.limits,
@@ -141,9 +143,10 @@ class Plan(Record):
             )
 
 
-def _resolve_task(name: str, edition: str) -> str:
+def _resolve_task(name: str, edition: str, start: Start) -> str:
     task = Task.load(name)
     task.edition(edition)
+    task.solution(start)
     return task.load_name
 
 

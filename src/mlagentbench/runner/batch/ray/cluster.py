@@ -181,7 +181,7 @@ class RayRunner:
             attempt_id=attempt_id,
             job=job,
             hashes=self._hashes[job.setup_key],
-            baseline=setup.baseline,
+            levels=setup.levels,
             agent_code=read_agent_code(job),
             in_subprocess=job.name in self.crash_suspects,
             shared_folder=self.shared_folder,

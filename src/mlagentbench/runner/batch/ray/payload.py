@@ -8,7 +8,7 @@ from pathlib import Path
 
 import mlagentbench
 from mlagentbench.errors import UsageError
-from mlagentbench.records import Baseline, Hashes, Record
+from mlagentbench.records import Hashes, Levels, Record
 from mlagentbench.runner.batch.job import Job
 from mlagentbench.runner.batch.local_runner import describe_changed_hashes
 from mlagentbench.runner.setup import Setup, prepare_setup
@@ -27,7 +27,7 @@ class JobPayload(Record):
     attempt_id: str
     job: Job
     hashes: Hashes
-    baseline: Baseline | None
+    levels: Levels
     agent_code: bytes = b""
     in_subprocess: bool = False  # the run was in progress when a process died
     shared_folder: str = ""  # the batch folder, if all machines see it
@@ -68,14 +68,16 @@ def install_payload(
         is_name = job.instance.startswith(f"{job.edition}-")  # else it is a hash
         name = job.instance if is_name else f"{job.edition}-{job.instance[:16]}"
         _install_archive(cache_dir() / "data" / task.name / name, archives["data"])
-    setup = _cached_prepare_setup(str(task), job.edition, job.sandbox, progress, job.instance)
+    setup = _cached_prepare_setup(
+        str(task), job.edition, job.sandbox, progress, job.instance, start=job.start
+    )
     if "task" in archives:
         setup = replace(setup, task=Task(task, job.task))
     if changed := describe_changed_hashes(payload.hashes, setup.hashes):
         raise UsageError(
             f"The {changed} of {task.name} on this node differs from where the batch was started"
         )
-    return replace(setup, baseline=payload.baseline)
+    return replace(setup, levels=payload.levels)
 
 
 _cached_prepare_setup = cache(prepare_setup)  # one worker process of Ray executes many jobs

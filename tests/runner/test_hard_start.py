@@ -1,0 +1,111 @@
+"""Runs that start from the reference or the expert instead of the starter."""
+
+import json
+import shutil
+
+import pytest
+
+from mlagentbench.analysis.leaderboard import build_leaderboard
+from mlagentbench.analysis.runs import read_runs
+from mlagentbench.analysis.settings import label_runs
+from mlagentbench.errors import UsageError
+from mlagentbench.records import Baseline
+from mlagentbench.runner.folder import RunFolder
+from mlagentbench.runner.setup import prepare_setup
+from mlagentbench.runner.start import measure_baseline, start_run
+from mlagentbench.runner.verify import verify_run
+
+SOLUTION = """
+ids = [line.strip() for line in open("questions.csv")][1:]
+with open("submission.csv", "w") as file:
+    file.write("id,value\\n" + "".join(f"{{i}},{{int(i) + {error}}}\\n" for i in ids))
+"""
+LEVELS = """
+[editions.open.levels]
+starter = { mean = 5.0, sd = 0.1, n = 8 }
+reference = { mean = 2.0, sd = 0.01, n = 8 }
+expert = { mean = 1.0, sd = 0.01, n = 8 }
+ceiling = { score = 0.0, how = "every answer is known" }
+"""
+
+
+def ignore(line):
+    pass
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory, request):
+    """The toy task with a weaker reference, an expert and all levels."""
+    folder = tmp_path_factory.mktemp("levels") / "toy"
+    shutil.copytree(request.config.rootpath / "tests" / "toy", folder)
+    for name, error in (("reference", 2), ("expert", 1)):
+        (folder / name).mkdir(exist_ok=True)
+        (folder / name / "train.py").write_text(SOLUTION.format(error=error))
+    lines = (folder / "task.toml").read_text().splitlines()
+    kept = [line for line in lines if not line.startswith(("baseline", "reference"))]
+    (folder / "task.toml").write_text("\n".join(kept) + LEVELS)
+    return folder
+
+
+def set_up(task, start):
+    return prepare_setup(str(task), "open", "bwrap", ignore, start=start)
+
+
+@pytest.mark.parametrize(("start", "score", "progress"), [("reference", 2.0, 0.75), ("expert", 1.0, 1.0)])
+def test_the_unchanged_start_is_no_success(task, tmp_path, start, score, progress):
+    setup = set_up(task, start)
+    nothing = start_run(setup, "nothing", tmp_path / "nothing")
+    baseline = start_run(setup, "baseline", tmp_path / "baseline")
+    assert nothing.score is None and not nothing.success
+    assert (baseline.score, baseline.progress, baseline.gap_closed) == (score, progress, 0.0)
+    assert (baseline.start, baseline.success) == (start, False)
+
+
+def test_a_better_solution_succeeds_and_the_run_verifies(task, tmp_path):
+    setup = set_up(task, "reference")
+    result = start_run(setup, "expert", tmp_path / "run")
+    assert (result.score, result.gap_closed, result.progress, result.success) == (1.0, 1.0, 1.0, True)
+    checks = verify_run(RunFolder(tmp_path / "run"), setup)
+    assert [check.what for check in checks if not check.holds] == []
+    spec = json.loads((tmp_path / "run" / "run.json").read_text())
+    (tmp_path / "run" / "run.json").write_text(json.dumps({**spec, "start": "expert"}))
+    failed = [check.what for check in verify_run(RunFolder(tmp_path / "run"), setup) if not check.holds]
+    assert "the baseline is the known one" in failed and "result.json: start" in failed
+
+
+def test_the_agent_is_told_that_it_starts_from_a_strong_solution(task, tmp_path):
+    statements = {}
+    for start in ("starter", "expert"):
+        start_run(
+            set_up(task, start),
+            "nothing",
+            tmp_path / start,
+            on_open=lambda env, start=start: statements.update({start: env.problem_statement}),
+        )
+    assert "## Starting point" in statements["expert"] and "## Starting point" not in statements["starter"]
+
+
+def test_hard_starts_are_never_mixed_with_ordinary_runs(task, tmp_path):
+    for start in ("starter", "reference"):
+        start_run(set_up(task, start), "expert", tmp_path / start)
+    runs = read_runs([tmp_path])
+    assert sorted(label_runs(runs)) == ["toy (from reference)", "toy (from starter)"]
+    assert label_runs([run for run in runs if run.spec.start == "reference"]) == ["toy (from reference)"]
+    with pytest.raises(UsageError, match=r"Starts cannot be mixed.*--exclude reference"):
+        build_leaderboard(runs)
+
+
+def test_levels_of_other_data_are_measured_for_each_start(task):
+    setup = set_up(task, "expert")
+    measured, scores = measure_baseline(setup, 2, ignore)
+    assert (measured.mean, measured.sd, scores) == (1.0, 0.0, [1.0, 1.0])
+    assert prepare_setup(str(task), "open", "bwrap", ignore, start="expert").baseline == Baseline(
+        mean=1.0, sd=0.01, n=8
+    )
+
+
+def test_a_wrong_start_is_a_usage_error(cli, toy, tmp_path):
+    done = cli("run", toy, "--start", "exprt", "--out", tmp_path / "run")
+    assert done.returncode == 2 and "Available: starter, reference, expert." in done.stderr
+    done = cli("run", toy, "--start", "expert", "--out", tmp_path / "run")
+    assert done.returncode == 2 and "has no folder expert" in done.stderr
