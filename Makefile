@@ -15,6 +15,8 @@ LOCK := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-ha
 AUDIT := $(BIN)/pip-audit --strict --progress-spinner off --disable-pip $(SERVICE)
 LISTS := src/mlagentbench/runtimes
 WORKERS := $(shell nproc)
+# Without bytecode, each of the thousands of processes of the tests would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 .DEFAULT_GOAL := help
@@ -28,7 +30,7 @@ run: .venv/installed bubblewrap  ## set up, run the tuner agent on house-price, 
 
 test: test-setup  ## set up, then run the tests
 	@echo "make: running the tests"
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 test-all: test-setup prepare  ## the tests and the long ones: whole batches, fresh data, soak; an hour
 	@echo "make: running all tests"

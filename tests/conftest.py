@@ -1,5 +1,9 @@
 """Fixtures: a task that takes milliseconds, and real runs of it in real sandboxes."""
 
+import contextlib
+import gc
+import io
+import logging
 import shutil
 import subprocess
 import sys
@@ -8,10 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from mlagentbench.agents.base import Agent
+from mlagentbench.cli import app
 from mlagentbench.environment.environment import Environment
 from mlagentbench.records import AgentSpec, Call, Limits, Result
 from mlagentbench.runner.folder import RunFolder
@@ -19,8 +25,15 @@ from mlagentbench.runner.run import execute_run, open_environment, populate_work
 from mlagentbench.runner.setup import Setup, prepare_setup
 from mlagentbench.system.progress import ignore_progress
 
+# Garbage collection would visit the objects of all imported modules again and again.
+gc.disable()
 TOY = Path(__file__).parent / "toy"
 Behaviour = Callable[[Environment], None]
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +44,7 @@ def until() -> Callable[[Callable[[], object]], None]:
         deadline = time.monotonic() + 20
         while not condition():
             assert time.monotonic() < deadline
+            time.sleep(0.002)  # another process may need this core
 
     return wait
 
@@ -118,13 +132,13 @@ def do() -> Callable[..., str]:
     return step
 
 
-@pytest.fixture
-def play(setup: Setup, tmp_path: Path) -> Callable[..., Result]:
-    """Runs and grades an agent that is a function, or resumes its run: play(lambda env: ...)."""
+@pytest.fixture(scope="session")
+def play_in(setup: Setup) -> Callable[..., Result]:
+    """Runs and grades an agent that is a function in a folder, or resumes its run there."""
 
     def run_or_resume(
+        path: Path,
         behaviour: Behaviour,
-        name: str = "run",
         setup: Setup = setup,
         models: Any = MappingProxyType({}),
         from_step: int | None = None,
@@ -136,7 +150,6 @@ def play(setup: Setup, tmp_path: Path) -> Callable[..., Result]:
 
         agent = FunctionAgent()
         agent.models = models
-        path = tmp_path / name
         if (path / "run.json").is_file():
             folder = RunFolder(path)
         else:
@@ -150,8 +163,44 @@ def play(setup: Setup, tmp_path: Path) -> Callable[..., Result]:
     return run_or_resume
 
 
+@pytest.fixture
+def play(play_in: Callable[..., Result], tmp_path: Path) -> Callable[..., Result]:
+    """Runs and grades an agent that is a function, or resumes its run: play(lambda env: ...)."""
+
+    def run_or_resume(behaviour: Behaviour, name: str = "run", **options: Any) -> Result:
+        return play_in(tmp_path / name, behaviour, **options)
+
+    return run_or_resume
+
+
 @pytest.fixture(scope="session")
 def cli() -> Callable[..., "subprocess.CompletedProcess[str]"]:
+    """Runs a command in this process, without the half second that a new interpreter takes to import it."""
+
+    def run_command(*args: object, cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
+        command = ["mlagentbench", *map(str, args)]
+        loggers = logging.getLogger(), logging.getLogger("mlagentbench")
+        streams = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8")
+        with (
+            contextlib.chdir(cwd or "."),
+            contextlib.redirect_stdout(streams[0]),
+            contextlib.redirect_stderr(streams[1]),
+            mock.patch.object(sys, "argv", command),
+            # Logging is configured by --verbose, as in a new process, and for this command only.
+            mock.patch.object(loggers[0], "handlers", []),
+            mock.patch.object(loggers[0], "level", loggers[0].level),
+            mock.patch.object(loggers[1], "level", loggers[1].level),
+            pytest.raises(SystemExit) as caught,
+        ):
+            app.main()
+        out, err = (stream.buffer.getvalue().decode() for stream in streams if not stream.flush())
+        return subprocess.CompletedProcess(command, int(caught.value.code or 0), out, err)
+
+    return run_command
+
+
+@pytest.fixture(scope="session")
+def cli_process() -> Callable[..., "subprocess.CompletedProcess[str]"]:
     """Runs a command in a process of its own, with warnings as errors."""
 
     def run_command(*args: object, **options: Any) -> "subprocess.CompletedProcess[str]":

@@ -8,12 +8,14 @@ import subprocess
 import sys
 import threading
 import tomllib
+import venv
 import zipfile
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import pip
 import pytest
 from packaging.requirements import Requirement
 
@@ -166,6 +168,13 @@ def test_an_unlocked_package_that_does_not_exist_is_a_fault_of_one_line(
         ensure_runtime("small", lambda line: None)
 
 
+def create_venv(folder: Path) -> None:
+    """Create a virtual environment with links to the files of this one's pip, which is fast."""
+    venv.create(folder, symlinks=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    shutil.copytree(Path(pip.__file__).parent, packages / "pip", copy_function=os.symlink)
+
+
 def test_make_installs_no_file_with_another_hash(package_folder: Path) -> None:
     project = package_folder / "project"
     (project / "requirements").mkdir(parents=True)
@@ -175,6 +184,7 @@ def test_make_installs_no_file_with_another_hash(package_folder: Path) -> None:
         f"tiny==1.0 --hash=sha256:{write_wheel(package_folder, 41)}\n"
     )
     (project / "requirements" / "uv.txt").touch()  # without uv, make installs with pip
+    create_venv(project / ".venv")
     write_wheel(package_folder, 42)
     command = ["make", f"PYTHON={sys.executable}", ".venv/installed"]
     completed = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)

@@ -228,7 +228,7 @@ def test_a_time_limit_of_inspect_terminates_a_script_with_all_its_processes(eval
     write, run = json.dumps({"file_name": "x.py", "content": code}), '{"script_name": "x.py"}'
     replies = [RESEARCH.format("Write File", write), RESEARCH.format("Execute Script", run)]
     outputs = script(code) if agent == "react" else [text_output(reply) for reply in replies]
-    sample = single_sample(evaluate(outputs, agent=agent, time_limit=6))
+    sample = single_sample(evaluate(outputs, agent=agent, time_limit=4))
     assert sample.limit and sample.limit.type == "time"
     assert score_values(sample)["valid"] == 0.0
     assert len(run_folder(sample).steps()) == 1

@@ -324,10 +324,12 @@ def test_usage_errors_are_one_line(toy: Path, tmp_path: Path, cli: Cli) -> None:
     assert not (tmp_path / "other").exists()
 
 
-def test_without_the_package_one_line_shows_the_install_command(toy: Path, tmp_path: Path, cli: Cli) -> None:
+def test_without_the_package_one_line_shows_the_install_command(
+    toy: Path, tmp_path: Path, cli_process: Cli
+) -> None:
     (tmp_path / "mcp.py").write_text("raise ImportError('gone', name='mcp')")
     paths = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-    done = cli("mcp", toy, env={**os.environ, "PYTHONPATH": paths})
+    done = cli_process("mcp", toy, env={**os.environ, "PYTHONPATH": paths})
     assert (done.returncode, done.stderr) == (
         2,
         "mlagentbench: mcp is not installed. Install it: pip install 'mlagentbench[mcp]'\n",

@@ -309,12 +309,12 @@ MINI_VARIABLES = {
 
 
 @pytest.mark.slow  # downloads some 80 packages, once
-def test_mini_swe_agent_from_pypi_works_on_a_task(cli: Any, toy: Path, tmp_path: Path) -> None:
+def test_mini_swe_agent_from_pypi_works_on_a_task(cli_process: Any, toy: Path, tmp_path: Path) -> None:
     script, out = tmp_path / "script.txt", tmp_path / "run"
     script.write_text(MINI_REPLIES % PERFECT)
     command = ["run", toy, "--agent", "command", "--model", f"scripted:{script}", "--out", out, "--json"]
     command += ["--set", "packages=mini-swe-agent==2.4.6", "--set", f"command={MINI_COMMAND}"]
-    completed = cli(*command, "--set", f"environment={json.dumps(MINI_VARIABLES)}", timeout=600)
+    completed = cli_process(*command, "--set", f"environment={json.dumps(MINI_VARIABLES)}", timeout=600)
     result = json.loads(completed.stdout)
     assert (result["success"], result["steps"]) == (True, 5), completed.stderr
 

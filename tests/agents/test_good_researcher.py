@@ -22,7 +22,9 @@ QUICK: tuple[str, ...] = ()  # each takes tens of seconds
         for path in sorted(TRANSCRIPTS.glob("*.txt"))
     ],
 )
-def test_the_research_agent_succeeds_with_scripted_replies(name: str, cli: Any, tmp_path: Path) -> None:
+def test_the_research_agent_succeeds_with_scripted_replies(
+    name: str, cli_process: Any, tmp_path: Path
+) -> None:
     script = TRANSCRIPTS / f"{name}.txt"
     command = (
         "run",
@@ -35,7 +37,7 @@ def test_the_research_agent_succeeds_with_scripted_replies(name: str, cli: Any, 
         tmp_path / "run",
         "--json",
     )
-    completed = cli(*command, timeout=600)
+    completed = cli_process(*command, timeout=600)
     assert completed.returncode == 0, completed.stderr
     result = json.loads(completed.stdout)
     assert result["success"] and result["ending"] == "submitted" and not result["violations"], result

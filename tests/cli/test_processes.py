@@ -47,7 +47,7 @@ def running_commands(mark: str) -> list[str]:
 
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_says_how_to_resume_and_leaves_nothing_running(
-    signal_number: signal.Signals, tmp_path: Path, toy: Path, cli: Cli, until: Until
+    signal_number: signal.Signals, tmp_path: Path, toy: Path, cli_process: Cli, until: Until
 ) -> None:
     (tmp_path / "slow.py").write_text(SLOW_AGENT)
     mark = str(tmp_path / "mark-of-this-test")
@@ -68,9 +68,9 @@ def test_an_interrupted_run_says_how_to_resume_and_leaves_nothing_running(
     assert (harness.returncode, out) == (130, "")
     assert err == f"mlagentbench: stopped; continue with: mlagentbench resume {tmp_path / 'run'}\n"
     until(lambda: not running_commands(mark))  # the kernel takes a moment
-    assert "unfinished" in cli("show", tmp_path / "run").stdout
+    assert "unfinished" in cli_process("show", tmp_path / "run").stdout
     Path(mark).touch()
-    resumed = cli("resume", tmp_path / "run", "--json", env=environment)
+    resumed = cli_process("resume", tmp_path / "run", "--json", env=environment)
     assert resumed.returncode == 0, resumed.stderr
     result = json.loads(resumed.stdout)
     assert result["ending"] == "stopped" and result["steps"] == 2

@@ -90,10 +90,12 @@ def test_a_run_of_a_newer_version_and_a_damaged_result_are_one_line(
     assert "newer version" in usage_error("show", tmp_path / "run")
 
 
-def test_a_mistake_in_a_real_process_is_one_line_and_help_is_exit_code_zero(cli: Cli, toy: Path) -> None:
-    completed = cli("run", toy, "--agent", "genius")
+def test_a_mistake_in_a_real_process_is_one_line_and_help_is_exit_code_zero(
+    cli_process: Cli, toy: Path
+) -> None:
+    completed = cli_process("run", toy, "--agent", "genius")
     assert (completed.returncode, completed.stdout, completed.stderr.count("\n")) == (2, "", 1)
-    completed = cli()
+    completed = cli_process()
     assert completed.returncode == 0 and "Usage" in completed.stdout
 
 

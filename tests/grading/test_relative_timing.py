@@ -57,7 +57,7 @@ def make_comparison(tmp_path: Path) -> Callable[..., tuple[SpeedComparison, list
 @pytest.mark.parametrize("reused", [False, True])
 def test_a_program_that_takes_a_fifth_of_the_time_scores_about_a_fifth(make_comparison, reused: bool) -> None:
     comparison, _ = make_comparison(
-        SLEEPS.format(0.5), SLEEPS.format(0.1), reuse_programs=reused, max_relative_error=ANY_ERROR
+        SLEEPS.format(0.25), SLEEPS.format(0.05), reuse_programs=reused, max_relative_error=ANY_ERROR
     )
     assert 0.15 < comparison.run(2, 2) < 0.4
 
@@ -84,11 +84,10 @@ def test_reused_programs_keep_their_state_from_round_to_round(make_comparison) -
 
 
 def test_the_first_questions_of_a_round_may_be_a_warmup(make_comparison) -> None:
-    slow_at_first = (
-        "import time\nn = 0\ndef answer(x):\n    global n; n += 1; time.sleep(1 if n == 1 else 0.1); return x"
-    )
+    slow_at_first = "import time\nn = 0\ndef answer(x):\n"
+    slow_at_first += "    global n; n += 1; time.sleep(0.5 if n == 1 else 0.05); return x"
     comparison, _ = make_comparison(
-        SLEEPS.format(0.1), slow_at_first, questions=2, warmup_questions=1, max_relative_error=ANY_ERROR
+        SLEEPS.format(0.05), slow_at_first, questions=2, warmup_questions=1, max_relative_error=ANY_ERROR
     )
     assert 0.5 < comparison.run(2, 2) < 2
 
@@ -98,10 +97,10 @@ def test_a_program_that_is_not_asked_is_paused(make_comparison, reused: bool) ->
     ticks = "import threading, time\nn = 0\ndef tick():\n    global n\n"
     ticks += "    while True:\n        time.sleep(0.001); n += 1\n"
     ticks += "threading.Thread(target=tick, daemon=True).start()\ndef answer(x):\n    return n"
-    comparison, answers = make_comparison(SLEEPS.format(0.6), ticks, questions=2, reuse_programs=reused)
+    comparison, answers = make_comparison(SLEEPS.format(0.3), ticks, questions=2, reuse_programs=reused)
     comparison.run(2, 2)
     counts = [count for name, count in answers if name == "submission"]
-    assert len(counts) == 4 and counts[1] - counts[0] < 300 and counts[3] - counts[2] < 300
+    assert len(counts) == 4 and counts[1] - counts[0] < 150 and counts[3] - counts[2] < 150
 
 
 RESUMES_ITSELF = f"""
@@ -121,7 +120,7 @@ def test_a_submission_that_resumes_itself_while_the_starter_is_timed_is_rejected
     make_comparison, reused: bool
 ) -> None:
     comparison, answers = make_comparison(
-        SLEEPS.format(1.5), RESUMES_ITSELF, questions=2, reuse_programs=reused
+        SLEEPS.format(0.6), RESUMES_ITSELF, questions=2, reuse_programs=reused
     )
     with pytest.raises(InvalidSubmission, match="resumed itself while another program was timed"):
         comparison.run(2, 2)

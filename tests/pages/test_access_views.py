@@ -48,11 +48,12 @@ def snoop(env):
     env.step(Call(action="Final Answer", args={"final_answer": "done"}))
 
 
-@pytest.fixture
-def snooping_run(play, setup, tmp_path):
-    """A real run with an access log."""
-    play(snoop, setup=replace(setup, record_access=True))
-    return read_runs([tmp_path / "run"])[0]
+@pytest.fixture(scope="module")
+def snooping_run(play_in, setup, tmp_path_factory):
+    """A real run with an access log, which no test changes."""
+    folder = tmp_path_factory.mktemp("snooping") / "run"
+    play_in(folder, snoop, setup=replace(setup, record_access=True))
+    return read_runs([folder])[0]
 
 
 def with_accesses(run: Run, step: int, *accesses: Access) -> Run:
@@ -81,6 +82,7 @@ def test_a_step_shows_unexpected_accesses_and_collapses_the_others(snooping_run,
     expect(page.locator("#settings")).to_contain_text("bwrap, access log")
 
 
+@pytest.mark.usefixtures("unsaved_figures")
 def test_a_path_can_neither_run_code_nor_look_like_two_paths(snooping_run, visit, tmp_path):
     write_report([snooping_run], tmp_path / "site", lambda line: None)
     (path,) = (tmp_path / "site" / "runs").glob("*.html")
@@ -114,6 +116,7 @@ def test_successful_accesses_come_first_and_many_long_paths_keep_the_page_small(
     assert view_accesses(run, 1, 50_000) == {} and count_unexpected_accesses(run) == (3001, 1, (1,))
 
 
+@pytest.mark.usefixtures("unsaved_figures")
 def test_the_page_of_a_run_with_a_damaged_access_log_says_so(tmp_path):
     run = make_run(tmp_path / "run", 0.0, observations=("done",), record_access=True)
     access_file(run.folder.path, 1).parent.mkdir()

@@ -26,6 +26,7 @@ def read_csv(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.usefixtures("unsaved_figures")
 def test_a_report_shows_the_section_only_if_there_is_something_to_compare(
     tmp_path: Path, visit: Callable[..., Page]
 ) -> None:

@@ -157,6 +157,7 @@ def test_a_single_run_makes_a_report(tmp_path: Path) -> None:
     assert "paper: Claude v3" not in read_table(tmp_path / "site", "success")[0]
 
 
+@pytest.mark.usefixtures("unsaved_figures")
 def test_scores_by_a_judge_model_are_marked_as_opinions(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", 0.3, observations=("fine",))
     fields = {
@@ -195,6 +196,7 @@ def test_a_task_in_two_settings_has_two_rows_with_the_same_values_of_the_paper(t
     assert "cannot be compared" in build_overview(runs).warnings[-1]
 
 
+@pytest.mark.usefixtures("unsaved_figures")
 def test_several_agents_without_a_common_task_are_not_ranked(tmp_path: Path) -> None:
     for number, (agent, task) in enumerate((("one", "a"), ("two", "a"), ("three", "b"))):
         make_run(tmp_path / "runs" / str(number), 0.3, agent=agent, task=task)
@@ -217,6 +219,7 @@ def test_a_task_without_a_baseline_is_listed_without_a_success_rate(tmp_path: Pa
     assert read_table(tmp_path / "site", "success")[0]["played"] == ""
 
 
+@pytest.mark.usefixtures("unsaved_figures")
 def test_a_damaged_record_is_a_finding_and_does_not_abort_the_report(tmp_path: Path) -> None:
     run = make_run(tmp_path / "runs" / "one", 0.3, observations=("fine",))
     make_run(tmp_path / "runs" / "two", 0.4, seed=1)
@@ -226,6 +229,7 @@ def test_a_damaged_record_is_a_finding_and_does_not_abort_the_report(tmp_path: P
     assert "The record of this run is damaged" in (tmp_path / "site" / "runs" / "one.html").read_text()
 
 
+@pytest.mark.usefixtures("unsaved_figures")
 def test_only_changed_files_are_written_again(tmp_path: Path) -> None:
     runs, out = tmp_path / "runs", tmp_path / "site"
     for name in ("kept", "deleted"):
@@ -248,6 +252,7 @@ def test_a_folder_with_other_files_is_not_overwritten(folder: Path, tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
 
 
+@pytest.mark.usefixtures("unsaved_figures")
 def test_two_runs_with_the_same_name_have_separate_pages(tmp_path: Path) -> None:
     for batch in ("first", "second"):
         make_run(tmp_path / batch / "run", 0.3)
@@ -258,6 +263,7 @@ def test_two_runs_with_the_same_name_have_separate_pages(tmp_path: Path) -> None
     assert len({name.lower() for name in pages}) == 4
 
 
+@pytest.mark.usefixtures("unsaved_figures")
 def test_several_processes_write_all_pages(tmp_path: Path) -> None:
     for seed in range(MIN_PAGES_FOR_POOL + 1):
         make_run(tmp_path / "runs" / f"run-{seed}", seed / 100, seed=seed)
@@ -272,7 +278,7 @@ def test_graded_steps_become_curves(play: Callable[..., Result], tmp_path: Path,
             do(env, "Write File", file_name="submission.csv", content=text)
 
     result = play(guess)
-    process = cli("report", result.folder, "-o", tmp_path / "site", "--grade-steps", "--json", timeout=120)
+    process = cli("report", result.folder, "-o", tmp_path / "site", "--grade-steps", "--json")
     assert process.returncode == 0, process.stderr
     assert "figures/anytime-steps.pdf" in json.loads(process.stdout)["figures"]
     points = [row for row in read_table(tmp_path / "site", "anytime") if row["task"]]
@@ -280,6 +286,7 @@ def test_graded_steps_become_curves(play: Callable[..., Result], tmp_path: Path,
     assert float(points[-1]["improvement"]) == pytest.approx(result.improvement or 0)
 
 
+@pytest.mark.usefixtures("unsaved_figures")
 def test_the_command_prints_the_path_of_the_report(tmp_path: Path, cli: Cli) -> None:
     make_run(tmp_path / "run", ending="fault")
     process = cli("report", tmp_path / "run", "-o", tmp_path / "site")

@@ -37,9 +37,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def call(cli: Cli, installed: Path) -> CallCommand:
+def call(cli_process: Cli, installed: Path) -> CallCommand:
     """Runs a command in a process that finds the example package."""
-    return lambda *args: cli(*args, env=environment_with(installed))
+    return lambda *args: cli_process(*args, env=environment_with(installed))
 
 
 @pytest.mark.parametrize(
@@ -210,24 +210,26 @@ AGENT = "from mlagentbench.agents.base import Agent\nclass %s(Agent):\n    def r
     ],
 )
 def test_a_broken_plugin_is_one_line(
-    cli: Cli, tmp_path: Path, kind: str, value: str, source: str, message: str
+    cli_process: Cli, tmp_path: Path, kind: str, value: str, source: str, message: str
 ) -> None:
-    completed = cli("list", kind, env=write_plugin(tmp_path, kind, value, source))
+    completed = cli_process("list", kind, env=write_plugin(tmp_path, kind, value, source))
     assert (completed.returncode, completed.stdout) == (2, ""), completed.stderr
     assert completed.stderr.count("\n") == 1 and message in completed.stderr
 
 
-def test_a_plugin_cannot_replace_a_builtin_one(cli: Cli, toy: Path, tmp_path: Path) -> None:
+def test_a_plugin_cannot_replace_a_builtin_one(cli_process: Cli, toy: Path, tmp_path: Path) -> None:
     environment = write_plugin(tmp_path, "agents", "baseline = broken", "raise SystemExit('imported')\n")
-    completed = cli("run", toy, "--agent", "baseline", "--out", tmp_path / "run", "--json", env=environment)
+    completed = cli_process(
+        "run", toy, "--agent", "baseline", "--out", tmp_path / "run", "--json", env=environment
+    )
     assert completed.returncode == 0 and json.loads(completed.stdout)["score"] == 5.0, completed.stderr
 
 
 def test_a_broken_action_of_a_plugin_stops_a_run_before_it_starts(
-    cli: Cli, toy: Path, tmp_path: Path
+    cli_process: Cli, toy: Path, tmp_path: Path
 ) -> None:
     source = ACTION % ("change_workspace=False", "broken")
     environment = write_plugin(tmp_path, "actions", "broken = broken", source)
-    completed = cli("run", toy, "--agent", "baseline", "--out", tmp_path / "run", env=environment)
+    completed = cli_process("run", toy, "--agent", "baseline", "--out", tmp_path / "run", env=environment)
     assert completed.returncode == 2 and completed.stderr.count("\n") == 1, completed.stderr
     assert "action() got an unexpected keyword argument 'change_workspace'" in completed.stderr

@@ -56,7 +56,7 @@ def test_a_model_server_that_is_down_for_a_while_costs_attempts_but_no_result(
     port, servers = unused_port(), list[FakeProvider]()
 
     def repair(status: BatchStatus) -> None:
-        if status.runs[0].faults == 2 and not servers:
+        if status.runs[0].faults >= 2 and not servers:
             servers.append(FakeProvider(*REPLIES, port=port).__enter__())
 
     keys = {"tasks": [str(toy)], "agents": ["act"], "models": [f"http://127.0.0.1:{port}/v1#any"]}

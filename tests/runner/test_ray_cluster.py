@@ -401,7 +401,13 @@ def test_a_killed_driver_leaves_nothing_running_and_the_batch_can_be_resumed(
 @pytest.mark.slow
 @pytest.mark.parametrize("shared", [False, True])
 def test_stop_reaches_runs_on_other_nodes(
-    nodes: Nodes, out: Path, tmp_path: Path, toy: Path, until: Until, shared: bool, cli: Callable[..., Any]
+    nodes: Nodes,
+    out: Path,
+    tmp_path: Path,
+    toy: Path,
+    until: Until,
+    shared: bool,
+    cli_process: Callable[..., Any],
 ) -> None:
     out = tmp_path / "out" if shared else out
     go, name = tmp_path / "go", f"stopped{shared:d}"
@@ -410,7 +416,7 @@ def test_stop_reaches_runs_on_other_nodes(
     with batch(nodes, out, *words) as driver:
         until(lambda: len(runs_in_slow_script(out, driver)) == 2)
         one = runs_in_slow_script(out, driver)[0]
-        assert cli("stop", out / one).stdout == f"stopped: {out / one}\n"
+        assert cli_process("stop", out / one).stdout == f"stopped: {out / one}\n"
         assert run_states(out)[one] == "stopped" and list(run_states(out).values()).count("running") == 1
         driver.terminate()
         assert not results(driver, 130)
@@ -466,8 +472,8 @@ def test_a_node_that_lost_its_connection_and_returns_overwrites_nothing(
     ],
 )
 def test_usage_errors_are_one_line(
-    cli: Callable[..., Any], tmp_path: Path, toy: Path, arguments: list[str], message: str
+    cli_process: Callable[..., Any], tmp_path: Path, toy: Path, arguments: list[str], message: str
 ) -> None:
-    refused = cli("batch", "--task", toy, "--agent", "nothing", "--out", tmp_path / "out", *arguments)
+    refused = cli_process("batch", "--task", toy, "--agent", "nothing", "--out", tmp_path / "out", *arguments)
     assert refused.returncode == 2 and message in refused.stderr, refused.stderr
     assert refused.stderr.count("\n") == 1, refused.stderr

@@ -264,12 +264,12 @@ def test_a_missing_or_modified_workspace_is_restored_on_resume(play: Play, tmp_p
 
 
 def test_a_run_can_be_moved_to_another_folder_and_another_cache(
-    play: Play, tmp_path: Path, setup: Setup, cli: Cli, busy: Path, toy: Path
+    play: Play, tmp_path: Path, setup: Setup, cli_process: Cli, busy: Path, toy: Path
 ) -> None:
     home = setup.data.folder.parents[2]
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "runtimes").symlink_to(home / "runtimes")
-    assert cli("run", toy, "--agent", busy, "--out", tmp_path / "here").returncode == 0
+    assert cli_process("run", toy, "--agent", busy, "--out", tmp_path / "here").returncode == 0
     (tmp_path / "elsewhere").mkdir()
     shutil.move(tmp_path / "here", tmp_path / "elsewhere" / "there")
     moved, here = (
@@ -277,12 +277,12 @@ def test_a_run_can_be_moved_to_another_folder_and_another_cache(
         {"env": {"PATH": "/usr/bin:/bin", "MLAGENTBENCH_HOME": str(tmp_path / "home")}},
     )
     shutil.rmtree(moved / "workspace")
-    shown = cli("show", moved, **here)
+    shown = cli_process("show", moved, **here)
     assert shown.returncode == 0 and "toy" in shown.stdout
-    verified = cli("verify", moved, "--json", **here)
+    verified = cli_process("verify", moved, "--json", **here)
     assert verified.returncode == 0, verified.stdout + verified.stderr
-    assert json.loads(cli("grade", moved, "--json", **here).stdout)[0]["score"] == 5.0
-    resumed = cli("resume", moved, "--from-step", 6, "--json", **here)
+    assert json.loads(cli_process("grade", moved, "--json", **here).stdout)[0]["score"] == 5.0
+    resumed = cli_process("resume", moved, "--from-step", 6, "--json", **here)
     assert resumed.returncode == 0, resumed.stderr
     result = json.loads(resumed.stdout)
     assert (result["score"], result["steps"], result["folder"]) == (5.0, 17, str(moved))

@@ -295,15 +295,17 @@ open('mine', 'w').write('x')
 
 
 def test_a_whole_run_in_containers_is_graded_like_any_other(
-    engine: str, toy: Path, tmp_path: Path, cli
+    engine: str, toy: Path, tmp_path: Path, cli_process
 ) -> None:  # type: ignore[no-untyped-def]
-    done = cli("run", toy, "--agent", "reference", "--sandbox", engine, "--out", tmp_path / "run", "--json")
+    done = cli_process(
+        "run", toy, "--agent", "reference", "--sandbox", engine, "--out", tmp_path / "run", "--json"
+    )
     result = json.loads(done.stdout)
     assert (result["score"], result["success"], result["unsandboxed"]) == (0.0, True, False), done.stderr
     assert json.loads((tmp_path / "run" / "run.json").read_text())["sandbox"] == engine
 
 
-def test_submitted_code_is_timed_in_containers(engine: str, tmp_path: Path, cli) -> None:  # type: ignore[no-untyped-def]
+def test_submitted_code_is_timed_in_containers(engine: str, tmp_path: Path, cli_process) -> None:  # type: ignore[no-untyped-def]
     run = [
         "run",
         "vectorization",
@@ -315,7 +317,7 @@ def test_submitted_code_is_timed_in_containers(engine: str, tmp_path: Path, cli)
         tmp_path / "run",
         "--json",
     ]
-    result = json.loads(cli(*run, timeout=200).stdout)
+    result = json.loads(cli_process(*run, timeout=200).stdout)
     assert (result["valid"], result["ending"]) == (True, "submitted"), result["note"]
 
 

@@ -81,27 +81,32 @@ def test_commands_work_with_closed_standard_streams(
     assert [outcome(path) for path in folders] == [("submitted", "", 5.0)]
 
 
-def test_an_ascii_terminal_is_shown_escapes(cli: Cli, tmp_path: Path, toy: Path) -> None:
+def test_an_ascii_terminal_is_shown_escapes(cli_process: Cli, tmp_path: Path, toy: Path) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    completed = cli("run", toy, "--agent", "baseline", "--out", tmp_path / "r\xf6n", env=environment)
+    completed = cli_process("run", toy, "--agent", "baseline", "--out", tmp_path / "r\xf6n", env=environment)
     assert completed.returncode == 0 and "toy (open edition) \\xb7 baseline" in completed.stdout, (
         completed.stderr
     )
-    completed = cli("watch", tmp_path / "r\xf6n", env=environment)
+    completed = cli_process("watch", tmp_path / "r\xf6n", env=environment)
     assert completed.returncode == 0 and "Traceback" not in completed.stderr
-    completed = cli("verify", tmp_path / "r\xf6n", "--json", env=environment)
+    completed = cli_process("verify", tmp_path / "r\xf6n", "--json", env=environment)
     assert completed.returncode == 0 and json.loads(completed.stdout)
 
 
-def test_a_terminal_width_of_zero_means_the_default_width(cli: Cli, toy: Path) -> None:
-    shown = [cli("show", toy, env={**os.environ, "COLUMNS": width}).stdout for width in ("0", "80")]
+def test_a_terminal_width_of_zero_means_the_default_width(cli_process: Cli, toy: Path) -> None:
+    shown = [cli_process("show", toy, env={**os.environ, "COLUMNS": width}).stdout for width in ("0", "80")]
     assert shown[0] == shown[1] != ""
 
 
-def test_output_of_an_agent_is_not_part_of_the_output_of_verify(cli: Cli, toy: Path, tmp_path: Path) -> None:
+def test_output_of_an_agent_is_not_part_of_the_output_of_verify(
+    cli_process: Cli, toy: Path, tmp_path: Path
+) -> None:
     (tmp_path / "printing.py").write_text(PRINTING_AGENT)
-    assert cli("run", toy, "--agent", tmp_path / "printing.py", "--out", tmp_path / "run").returncode == 0
-    completed = cli("verify", "--trust-agent", "--json", tmp_path / "run")
+    assert (
+        cli_process("run", toy, "--agent", tmp_path / "printing.py", "--out", tmp_path / "run").returncode
+        == 0
+    )
+    completed = cli_process("verify", "--trust-agent", "--json", tmp_path / "run")
     assert completed.returncode == 0 and all(check["holds"] for check in json.loads(completed.stdout))
 
 
@@ -110,13 +115,15 @@ mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && shift && exec "$@"
 """
 
 
-def test_a_read_only_cache_is_reported_before_a_run_starts(cli: Cli, toy: Path, tmp_path: Path) -> None:
+def test_a_read_only_cache_is_reported_before_a_run_starts(
+    cli_process: Cli, toy: Path, tmp_path: Path
+) -> None:
     cache = tmp_path / "cache"
     cache.mkdir()
     (cache / "runtimes").symlink_to(cache_dir() / "runtimes")
     environment = {**os.environ, "MLAGENTBENCH_HOME": str(cache)}
     run = ["run", str(toy), "--agent", "baseline", "--out"]
-    assert cli(*run, tmp_path / "before", env=environment).returncode == 0
+    assert cli_process(*run, tmp_path / "before", env=environment).returncode == 0
     unshare = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
     read_only = [
         *unshare,
@@ -147,10 +154,10 @@ def test_a_read_only_cache_is_reported_before_a_run_starts(cli: Cli, toy: Path, 
     assert doctor.returncode == 1 and f"FAIL  cache: Cannot write to {cache}" in doctor.stdout, doctor.stderr
 
 
-def test_ctrl_c_during_imports_prints_no_traceback(cli: Cli, tmp_path: Path) -> None:
+def test_ctrl_c_during_imports_prints_no_traceback(cli_process: Cli, tmp_path: Path) -> None:
     (tmp_path / "typer.py").write_text("raise KeyboardInterrupt\n")
     python_path = os.environ.get("PYTHONPATH", "")
-    completed = cli("list", env={**os.environ, "PYTHONPATH": f"{tmp_path}:{python_path}"})
+    completed = cli_process("list", env={**os.environ, "PYTHONPATH": f"{tmp_path}:{python_path}"})
     assert (completed.returncode, completed.stderr) == (130, "")
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -176,19 +177,21 @@ def grader_command(module: str, *paths: Path) -> list[str]:
 def _wait_or_kill(child: "subprocess.Popen[bytes]", seconds: float, stop_token: StopToken) -> None:
     """Wait for the process; kill it on timeout, on a stop request and on any other exception."""
     deadline = time.monotonic() + seconds
+    pidfd = os.pidfd_open(child.pid)
     try:
-        while True:
-            try:
-                child.wait(POLL_INTERVAL_S)
-                return
-            except subprocess.TimeoutExpired:
-                if time.monotonic() > deadline:
-                    raise
+        exit_poll = select.poll()  # returns at the exit; Popen.wait(timeout) may notice it 50 ms later
+        exit_poll.register(pidfd, select.POLLIN)
+        while not exit_poll.poll(POLL_INTERVAL_S * 1000):
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(child.args, seconds)
             stop_token.raise_if_requested()
+        child.wait()
     except BaseException:
         child.kill()
         child.wait()
         raise
+    finally:
+        os.close(pidfd)
 
 
 def grader_environment(task: Task, sandbox: Sandbox) -> Iterator[tuple[str, str]]:
