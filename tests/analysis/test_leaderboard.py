@@ -126,7 +126,7 @@ def test_the_command_prints_a_table_markdown_or_json(make: MakeRun, cli: Cli, tm
     assert completed.returncode == 0 and completed.stderr == "" and "good *" in completed.stdout
     assert "* good: 1 of 1 runs were not sandboxed" in completed.stdout
     table = cli("leaderboard", tmp_path / "runs", "--markdown").stdout
-    assert "| 1 | 1 | good \\* | 100.0% (21 to 100) |" in table and "\n|---|" in table
+    assert "| 1 | 1 | good \\* | - | 100.0% (21 to 100) |" in table and "\n|---|" in table
     board = Leaderboard.model_validate(json.loads(cli("leaderboard", tmp_path / "runs", "--json").stdout))
     assert board == build_leaderboard(read_runs([tmp_path / "runs"]))
     make(0.0, edition="paper")

@@ -181,8 +181,11 @@ def _comparable_scores(values: RunValues) -> list[float]:
 
 
 def _compute_measures(pairs: Sequence[tuple[RunValues, RunValues]]) -> Iterator[Measure]:
-    """The metrics to compare; the first one, success with the noise test, decides."""
+    """The metrics to compare; the first one decides: progress if it is known everywhere, else success."""
+    progress = [(a.progress, b.progress) for a, b in pairs]
+    measures = [("progress", progress)] if all(a and b for a, b in progress) else []
     for name, sides in (
+        *measures,
         ("success rate", [(a.success, b.success) for a, b in pairs]),
         ("success rate by the paper's rule", [(a.improved, b.improved) for a, b in pairs]),
         (

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Literal
 
 from mlagentbench.analysis import statistics
 from mlagentbench.analysis.metrics import Cell, RunValues, describe_caveats, summarize_runs
@@ -12,11 +13,15 @@ from mlagentbench.analysis.settings import (
     Setting,
     collect_warnings,
     find_differing_parts,
+    label_runs,
 )
 from mlagentbench.errors import UsageError
 from mlagentbench.records import Record
 
 RANK_CONFIDENCE = 0.95  # share of resamples in which the rank lies within the given interval
+
+
+RankedBy = Literal["progress", "success"]
 
 
 class Placement(Record):
@@ -32,9 +37,11 @@ class Placement(Record):
 
 
 class Leaderboard(Record):
-    """Agents ordered by their overall success rate with the noise test."""
+    """Agents ordered by their mean progress, or by their success rate if the levels are not known."""
 
     edition: str
+    start: str
+    ranked_by: RankedBy
     tasks: tuple[str, ...]
     places: tuple[Placement, ...]
     settings: tuple[Setting, ...]
@@ -94,24 +101,28 @@ def build_leaderboard(runs: Sequence[Run], skip_unfinished: bool = False) -> Lea
     groups: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in runs:
         groups[run.agent_label, run.task].append(run)
-    successes = {key: RunValues(group).success for key, group in groups.items()}
-    complete = [
-        cell for cell in summary.overall if all(successes.get((cell.agent, task)) for task in summary.tasks)
-    ]
+    tasks_by_label = dict(zip(label_runs(runs), (run.task for run in runs), strict=True))
+    values = {key: RunValues(group) for key, group in groups.items()}
+    ranked_by: RankedBy = "progress"
+    if any(len(task.progress) < len(task.judged) for task in values.values()):
+        ranked_by = "success"
+    outcomes = {key: getattr(task, ranked_by) for key, task in values.items()}
+    tasks = [tasks_by_label[label] for label in summary.tasks]
+    complete = [cell for cell in summary.overall if all(outcomes.get((cell.agent, task)) for task in tasks)]
     probabilities = statistics.rank_probabilities(
-        [[successes[cell.agent, task] for task in summary.tasks] for cell in complete]
+        [[outcomes[cell.agent, task] for task in tasks] for cell in complete]
     )
     ranked = [
-        _rank_agent(cell, complete, tuple(map(float, row)))
+        _rank_agent(cell, complete, tuple(map(float, row)), ranked_by)
         for cell, row in zip(complete, probabilities, strict=True)
     ]
-    unranked = [
-        _unranked_agent(cell, successes, summary.tasks) for cell in summary.overall if cell not in complete
-    ]
+    unranked = [_unranked_agent(cell, outcomes, tasks) for cell in summary.overall if cell not in complete]
     return Leaderboard(
         edition=runs[0].spec.edition,
+        start=runs[0].spec.start,
+        ranked_by=ranked_by,
         tasks=summary.tasks,
-        places=tuple(sorted([*ranked, *unranked], key=_sort_key)),
+        places=tuple(sorted([*ranked, *unranked], key=lambda place: _sort_key(place, ranked_by))),
         settings=summary.settings,
         warnings=tuple(collect_warnings(summary.settings)),
     )
@@ -147,12 +158,19 @@ def _distinct_by(keys: Sequence[ComparisonKey], part: str) -> list[ComparisonKey
     return list({str(getattr(key, part)): key for key in keys}.values())
 
 
-def _rank_agent(cell: Cell, ranked: Sequence[Cell], probabilities: tuple[float, ...]) -> Placement:
-    rate = cell.success_rate.value or 0.0
+def _ranking_value(cell: Cell, ranked_by: RankedBy) -> float:
+    estimate = cell.progress if ranked_by == "progress" else cell.success_rate
+    return estimate.value or 0.0
+
+
+def _rank_agent(
+    cell: Cell, ranked: Sequence[Cell], probabilities: tuple[float, ...], ranked_by: RankedBy
+) -> Placement:
+    own = _ranking_value(cell, ranked_by)
     low = statistics.quantile_index(probabilities, (1 - RANK_CONFIDENCE) / 2)
     high = statistics.quantile_index(probabilities, (1 + RANK_CONFIDENCE) / 2)
     return Placement(
-        rank=1 + sum((other.success_rate.value or 0.0) > rate + 1e-12 for other in ranked),
+        rank=1 + sum(_ranking_value(other, ranked_by) > own + 1e-12 for other in ranked),
         low=low + 1,
         high=high + 1,
         ranks=probabilities,
@@ -163,15 +181,15 @@ def _rank_agent(cell: Cell, ranked: Sequence[Cell], probabilities: tuple[float, 
 
 
 def _unranked_agent(
-    cell: Cell, successes: dict[tuple[str, str], list[float]], tasks: Sequence[str]
+    cell: Cell, outcomes: dict[tuple[str, str], list[float]], tasks: Sequence[str]
 ) -> Placement:
-    missing = [task for task in tasks if not successes.get((cell.agent, task))]
+    missing = [task for task in tasks if not outcomes.get((cell.agent, task))]
     reason = f"no rank: no judged run on {', '.join(missing)}"
     return Placement(rank=None, agent=cell.agent, overall=cell, notes=(reason, *describe_caveats(cell)))
 
 
-def _sort_key(placement: Placement) -> tuple[bool, float, float, float, str]:
+def _sort_key(placement: Placement, ranked_by: RankedBy) -> tuple[bool, float, float, float, str]:
     cell = placement.overall
-    metrics = (cell.success_rate.value, cell.improved_rate.value, cell.improvement.value)
-    success, improved, improvement = (-(value or 0.0) for value in metrics)
-    return placement.rank is None, success, improved, improvement, placement.agent.lower()
+    metrics = (_ranking_value(cell, ranked_by), cell.improved_rate.value, cell.improvement.value)
+    first, improved, improvement = (-(value or 0.0) for value in metrics)
+    return placement.rank is None, first, improved, improvement, placement.agent.lower()

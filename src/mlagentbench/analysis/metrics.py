@@ -3,8 +3,11 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from itertools import chain
+from statistics import median
 
 from mlagentbench.analysis import statistics
+from mlagentbench.analysis.progress import Pace, knows_progress, measure_pace
 from mlagentbench.analysis.runs import Run
 from mlagentbench.analysis.settings import Setting, collect_settings, collect_warnings, label_runs
 from mlagentbench.analysis.statistics import Interval
@@ -31,6 +34,14 @@ class Spend(Record):
     dollars: float
 
 
+class LevelReached(Record):
+    """How many runs with graded steps reached a level, and the median step at which those did."""
+
+    reached: int
+    runs: int
+    median_step: float | None
+
+
 class Cell(Record):
     """The runs of one agent on one task.
 
@@ -53,6 +64,10 @@ class Cell(Record):
     improved_rate: Estimate  # success by the paper's rule
     success_rate: Estimate  # success by the paper's rule and the noise test
     valid_rate: Estimate
+    progress: Estimate  # 0 at the starter, 1 at the expert; an invalid submission counts as 0
+    progress_over_steps: Estimate  # mean over the logarithm of the steps, of runs with graded steps
+    progress_over_time: Estimate  # the same over the logarithm of the time
+    levels_reached: dict[str, LevelReached]
     improvement: Estimate  # mean among valid submissions
     best: float | None  # best improvement
     best_of: dict[int, float]  # expected best improvement of k valid submissions
@@ -90,6 +105,16 @@ class RunValues:
         self.valid = [float(result.valid) for result in self.counted]
         self.improvements = [result.improvement for result in self.judged if result.improvement is not None]
         self.scores = [result.score for result in self.counted if result.score is not None]
+        self.progress = [
+            run.result.progress or 0.0
+            for run in runs
+            if run.result and not run.is_fault and run.spec.baseline and knows_progress(run.spec)
+        ]
+
+    @cached_property
+    def paces(self) -> list[Pace]:
+        """The pace of each run with graded steps. Reads whole traces of these."""
+        return [pace for run in self.runs if run.result and not run.is_fault and (pace := measure_pace(run))]
 
     @cached_property
     def validation_gaps(self) -> list[float]:
@@ -159,6 +184,10 @@ def build_cell(task: str, agent: str, values: RunValues) -> Cell:
         improved_rate=_estimate_rate(values.improved),
         success_rate=_estimate_rate(values.success),
         valid_rate=_estimate_rate(values.valid),
+        progress=_estimate_mean(values.progress),
+        progress_over_steps=_estimate_mean([pace.over_steps for pace in values.paces]),
+        progress_over_time=_estimate_mean([pace.over_time for pace in values.paces]),
+        levels_reached=_count_levels_reached(values.paces),
         improvement=_estimate_mean(values.improvements),
         best=max(values.improvements, default=None),
         best_of={
@@ -223,6 +252,10 @@ def _build_overall_cell(agent: str, cells: Sequence[Cell], values: Sequence[RunV
         improved_rate=_estimate_rate_over_tasks([task.improved for task in values]),
         success_rate=success,
         valid_rate=_estimate_rate_over_tasks([task.valid for task in values]),
+        progress=_estimate_over_tasks([task.progress for task in values]),
+        progress_over_steps=_estimate_over_tasks([[p.over_steps for p in task.paces] for task in values]),
+        progress_over_time=_estimate_over_tasks([[p.over_time for p in task.paces] for task in values]),
+        levels_reached=_count_levels_reached(list(chain.from_iterable(task.paces for task in values))),
         improvement=_estimate_over_tasks([task.improvements_or_zero for task in values]),
         best=statistics.mean([cell.best for cell in cells if cell.best is not None]),
         best_of=_mean_per_k([cell.best_of for cell in cells]),
@@ -232,6 +265,19 @@ def _build_overall_cell(agent: str, cells: Sequence[Cell], values: Sequence[RunV
         per_success=_divide_spend(per_run, success.value) if per_run and success.value else None,
         validation_gap=_estimate_over_tasks([task.validation_gaps for task in values]),
     )
+
+
+def _count_levels_reached(paces: Sequence[Pace]) -> dict[str, LevelReached]:
+    steps: dict[str, list[int | None]] = defaultdict(list)
+    for pace in paces:
+        for level, step in pace.steps_to_level.items():
+            steps[level].append(step)
+    levels = {}
+    for level, all_steps in steps.items():
+        reached = [step for step in all_steps if step is not None]
+        middle = float(median(reached)) if reached else None
+        levels[level] = LevelReached(reached=len(reached), runs=len(all_steps), median_step=middle)
+    return levels
 
 
 def _sum_counts(cells: Sequence[Cell], count: Callable[[Cell], int]) -> int:

@@ -91,7 +91,9 @@ def leaderboard(
     folders: Folders,
     exclude: Annotated[
         list[str] | None,
-        typer.Option("--exclude", help="Exclude an edition, grader, data or baseline, by hash."),
+        typer.Option(
+            "--exclude", help="Exclude an edition or a start, or a grader, data or baseline by hash."
+        ),
     ] = None,
     skip_unfinished: Annotated[
         bool, typer.Option("--skip-unfinished", help="Ignore unfinished runs.")

@@ -27,10 +27,11 @@ def summarize_comparison(comparison: Comparison) -> str:
     a, b, first = f"A ({comparison.a})", f"B ({comparison.b})", comparison.measures[0]
     conclusions = {"a": f"{a} is better than {b}", "b": f"{b} is better than {a}"}
     conclusion = conclusions.get(first.better, f"no significant difference between {a} and {b}")
+    measure = first.name.removesuffix(" rate")
     tasks = f"{first.tasks} {'task' if first.tasks == 1 else 'tasks'}"
     difference = f"{first.difference * 100:+.1f} percentage points{_format_interval(first)}"
     return strip_control_chars(
-        f"{conclusion}: the difference in success (A minus B) is {difference} over {tasks};"
+        f"{conclusion}: the difference in {measure} (A minus B) is {difference} over {tasks};"
         f" the probability that A is better is {first.chance:.0%}."
     )
 
@@ -56,6 +57,7 @@ def _task_row(task: TaskDifference) -> ListRow:
     row: ListRow = {"task": strip_control_chars(task.task)}
     for side, cell in (("A", task.a), ("B", task.b)):
         row |= {f"{side} runs": cell.judged, f"{side} success": format_rate(cell.success_rate.value)}
+        row |= {f"{side} progress": format_rate(cell.progress.value)}
         row |= {f"{side} improvement": format_percent(cell.improvement.value)}
     better = {"a": "A", "b": "B", "": "-"}[task.better]
     return row | {"p": f"{task.p_value:.3f}", "adjusted p": f"{task.adjusted:.3f}", "better": better}
@@ -70,7 +72,10 @@ def show_leaderboard(leaderboard: Leaderboard, markdown: bool) -> None:
     """Print the table, and the notes and warnings that belong to it."""
     rows = [_leaderboard_row(placement) for placement in leaderboard.places]
     tasks = ", ".join(leaderboard.tasks)
-    title = strip_control_chars(f"Edition {leaderboard.edition}, {len(leaderboard.tasks)} tasks: {tasks}")
+    start = "" if leaderboard.start == "starter" else f", runs from the {leaderboard.start}"
+    heading = f"Edition {leaderboard.edition}{start}, ranked by {leaderboard.ranked_by}"
+    count = f"{len(leaderboard.tasks)} task{'s' * (len(leaderboard.tasks) != 1)}"
+    title = strip_control_chars(f"{heading}, {count}: {tasks}")
     if markdown:
         print("\n".join([title, "", *markdown_lines(rows), ""]))
     else:
@@ -90,6 +95,7 @@ def _leaderboard_row(placement: Placement) -> ListRow:
         "rank": placement.rank or "-",
         "95% interval": interval,
         "agent": strip_control_chars(placement.agent) + (" *" if placement.notes else ""),
+        "progress": _format_estimate(cell.progress),
         "success": _format_estimate(cell.success_rate),
         "paper's rule": format_rate(cell.improved_rate.value),
         "improvement": format_percent(cell.improvement.value),
