@@ -78,6 +78,11 @@ def format_duration(seconds: float) -> str:
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
 
 
+def format_quantity(number: float, unit: str) -> str:
+    """A number with its unit: 1 minute, 2.5 minutes."""
+    return f"{number:.3g} {unit}" if number == 1 else f"{number:.3g} {unit}s"
+
+
 def format_score(value: float | None) -> str:
     """A score with enough digits to compare it."""
     if value is None:

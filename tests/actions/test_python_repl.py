@@ -133,3 +133,21 @@ def test_a_memory_mapped_file_is_recorded_with_its_current_content(env: Environm
     for number in (2, 3, 4):  # the kernel updates the modification time only once
         repl(env, do, f"memory[8:9] = b'{number}'")
         assert env.context.store.read_content(len(env.steps), "helper.py") == f"VALUE = {number} #".encode()
+
+
+def test_the_progress_of_a_script_in_the_background_is_visible_in_later_commands(
+    env: Environment, do: Do
+) -> None:
+    code = "print('epoch 1', flush=True)\nwhile not open('go').read(): pass\nprint('epoch 2')"
+    do(env, "Write File", file_name="slow.py", content=code)
+    do(env, "Write File", file_name="go", content="")
+    repl(
+        env,
+        do,
+        "import subprocess\n"
+        "script = subprocess.Popen(['python', 'slow.py'], stdout=open('log', 'w'))\n"
+        "while not open('log').read(): pass",
+    )
+    assert do(env, "Read File", file_name="log") == "epoch 1\n"
+    do(env, "Write File", file_name="go", content="now")
+    assert repl(env, do, "script.wait(); print(open('log').read())").split("\n")[:2] == ["epoch 1", "epoch 2"]

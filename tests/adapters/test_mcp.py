@@ -10,6 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -17,10 +18,13 @@ import pytest
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
 from mcp.types import CallToolResult
 
+from mlagentbench.adapters.mcp import run_server
+from mlagentbench.adapters.mcp.served_run import describe_new_run
 from mlagentbench.environment.problem_statement import build_problem_statement
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.setup import Setup
 from mlagentbench.runner.verify import verify_run
+from mlagentbench.system.cache import cache_dir
 from mlagentbench.task import Task
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -51,7 +55,7 @@ def over_stdio(log: Path, play: Play, *args: object, mode: str = "auto") -> None
 
 @contextmanager
 def over_http(*args: object) -> Iterator[tuple["subprocess.Popen[str]", str]]:
-    """A running server and its address."""
+    """A server whose run is ready, and its address."""
     with subprocess.Popen(
         [sys.executable, *command(*args, "--http", "0")],
         stdout=subprocess.PIPE,
@@ -60,12 +64,22 @@ def over_http(*args: object) -> Iterator[tuple["subprocess.Popen[str]", str]]:
     ) as server:
         try:
             assert server.stderr
-            line = server.stderr.readline()
-            url = re.search(r"http://\S+/mcp", line)
-            assert url, line + server.stderr.read()
+            lines = read_until_ready(server)
+            url = re.search(r"http://\S+/mcp", lines)
+            assert url, lines + server.stderr.read()
             yield server, url[0]
         finally:
             server.kill()
+
+
+def read_until_ready(server: "subprocess.Popen[str]") -> str:
+    assert server.stderr
+    lines = ""
+    for line in server.stderr:
+        lines += line
+        if line.startswith("Ready; run folder"):
+            break
+    return lines
 
 
 def connect(address: str, play: Play, mode: str = "auto") -> None:
@@ -98,7 +112,9 @@ def check_won(run: Path) -> None:
     folder = RunFolder(run)
     assert folder.result and (folder.result.score, folder.result.success) == (0.0, True)
     assert (folder.spec.agent, folder.spec.seed) == ("claude", 4)
-    assert [step.call.action for step in folder.steps()] == ["Execute Script", "Write File", "Final Answer"]
+    first, *_ = steps = folder.steps()
+    assert [step.call.action for step in steps] == ["Execute Script", "Write File", "Final Answer"]
+    assert first.clock == first.seconds  # the clock started with the first call
 
 
 def test_a_client_that_starts_the_server_completes_a_run(toy: Path, tmp_path: Path, setup: Setup) -> None:
@@ -128,14 +144,16 @@ def test_a_client_over_http_completes_a_run(toy: Path, tmp_path: Path) -> None:
 
 def test_reading_the_description_is_free_and_reading_a_file_costs_a_step(toy: Path, tmp_path: Path) -> None:
     async def play(client: Client) -> None:
+        while len(resources := (await client.list_resources()).resources) == 1:
+            pass  # the run is not ready
         spec = RunFolder(tmp_path / "run").spec
         statement = build_problem_statement(Task.load(str(toy)), spec.edition, spec.limits, spec.hardware)
         assert client.instructions and statement.strip() in client.instructions
         prompt = (await client.get_prompt("work")).messages[0].content
         assert prompt.type == "text" and prompt.text == client.instructions
         assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["work"]
-        resources = [resource.uri for resource in (await client.list_resources()).resources]
-        assert resources[0] == "task://description" and "workspace:///data/deep/more.csv" in resources
+        uris = [resource.uri for resource in resources]
+        assert uris[0] == "task://description" and "workspace:///data/deep/more.csv" in uris
         templates = (await client.list_resource_templates()).resource_templates
         assert templates[0].uri_template == "workspace:///{+path}"
         assert await read(client, "task://description") == statement
@@ -236,7 +254,7 @@ def test_a_disconnect_during_a_script_terminates_it(toy: Path, tmp_path: Path, u
             "execute_script", {"script_name": f"{mark}.py"}, progress_callback=on_progress
         )
         task = asyncio.create_task(call)
-        while "started" not in messages:
+        while not any(re.fullmatch(r"\d+\.\d s: started", message) for message in messages):
             await asyncio.sleep(0.05)
         task.cancel()
 
@@ -264,8 +282,12 @@ def test_two_clients_over_http_share_the_run_and_losing_one_does_not_end_it(
     assert "INVALID: submission.csv is missing" in out
 
 
-def test_the_time_limit_ends_a_run_without_clients(toy: Path, tmp_path: Path) -> None:
-    with over_http(toy, "--out", tmp_path / "run", "--hours", "0.0001", "--json") as (server, _):
+def test_the_time_limit_ends_a_run_whose_client_left(toy: Path, tmp_path: Path) -> None:
+    async def look(client: Client) -> None:
+        await client.call_tool("list_files", {})
+
+    with over_http(toy, "--out", tmp_path / "run", "--hours", "0.0001", "--json") as (server, address):
+        connect(address, look)
         out, _ = server.communicate(timeout=20)
     assert server.returncode == 0 and json.loads(out)["ending"] == "time"
 
@@ -280,11 +302,78 @@ def test_stop_ends_a_waiting_server_and_the_run_can_be_resumed(toy: Path, tmp_pa
             stderr=subprocess.PIPE,
             text=True,
         ) as server:
-            assert server.stderr and "Serving toy" in server.stderr.readline()
+            assert server.stderr and "Serving toy" in read_until_ready(server)
             assert cli("stop", run).stdout == f"stopped: {run}\n"
             server.wait(20)
             assert server.returncode == 130
             assert server.stderr.read().endswith(f"continue with: mlagentbench mcp --resume {run}\n")
+
+
+WAITING_PREPARE = """
+import time
+from pathlib import Path
+
+def prepare(edition, raw, public, private, seed):
+    while not Path(__file__).with_name("go").exists():
+        time.sleep(0.01)
+    (public / "questions.csv").write_text("id\\n1\\n")
+"""
+
+
+def test_a_client_that_comes_before_the_data_is_prepared_is_answered_at_once_and_its_call_waits(
+    variant: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, home, messages = variant({"prepare.py": WAITING_PREPARE}), tmp_path / "home", []
+    home.mkdir()
+    (home / "runtimes").symlink_to(cache_dir() / "runtimes")
+    monkeypatch.setenv("MLAGENTBENCH_HOME", str(home))
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        messages.append(message)
+        if "Preparing data of toy" in (message or ""):
+            (task / "go").touch()
+
+    async def play(client: Client) -> None:
+        assert client.instructions and "your first call" in client.instructions
+        assert "execute_script" in {tool.name for tool in (await client.list_tools()).tools}
+        assert (await client.list_resources()).resources[0].uri == "task://description"
+        answer = await client.call_tool("list_files", {}, progress_callback=on_progress)
+        assert "questions.csv" in texts(answer)[0] and texts(answer)[1].startswith("[19 of 20 steps")
+
+    over_stdio(tmp_path / "log", play, task, "--out", tmp_path / "run")
+    (step,) = RunFolder(tmp_path / "run").steps()
+    assert messages and step.clock == step.seconds
+
+
+def test_a_call_that_waits_too_long_for_the_preparation_is_answered_and_is_no_step(
+    toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_server, "MAX_PREPARATION_WAIT_S", 0.0)
+
+    def never_open(progress: object) -> NoReturn:
+        raise AssertionError
+
+    server = run_server.RunServer(
+        describe_new_run(Task.load(str(toy)), "open", "", "starter", {}, False, never_open)
+    )
+    server.preparation = "Installing packages"
+
+    async def main() -> None:
+        async with Client(server.server) as client:
+            answer = await client.call_tool("list_files", {})
+            assert answer.is_error and texts(answer) == [
+                "Error: The task is being prepared (Installing packages). Call again in a minute."
+                " This call was not a step."
+            ]
+
+    asyncio.run(main())
+
+
+def test_tools_state_the_time_limit_of_the_run(toy: Path) -> None:
+    limits = {"script_minutes": 7}
+    run = describe_new_run(Task.load(str(toy)), "open", "", "starter", limits, False, lambda progress: None)
+    for name in ("Execute Script", "Python REPL"):
+        assert "may run for 7 minutes at most" in run.actions[name].description
 
 
 def test_a_fault_voids_the_run_and_is_reported(toy: Path, tmp_path: Path) -> None:

@@ -416,3 +416,18 @@ def test_environments_share_the_argument_classes_of_their_actions(
 ) -> None:
     one, other = (open_env(name).actions["Read File"] for name in ("one", "other"))
     assert one.arguments is other.arguments  # each is large, and a batch has thousands of runs
+
+
+def test_the_clock_can_wait_for_the_next_step_of_a_new_and_of_a_resumed_run(open_env, do) -> None:
+    env = open_env()
+    env.start_clock_at_next_step()
+    assert env.elapsed_seconds == 0.0
+    do(env, "List Files")
+    (first,) = env.steps
+    assert first.clock == first.seconds
+    resumed = open_env()
+    do(resumed, "List Files")
+    resumed.start_clock_at_next_step()
+    assert resumed.elapsed_seconds == first.clock
+    do(resumed, "Read File", file_name="train.py")
+    assert resumed.steps[1].clock == pytest.approx(first.clock + resumed.steps[1].seconds, abs=1e-3)

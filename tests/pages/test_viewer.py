@@ -354,6 +354,23 @@ def test_new_steps_appear_without_moving_the_reader(open_env, do, serve, visit, 
     env.close()
 
 
+def test_the_output_of_the_running_step_is_shown_and_changes_the_stamp(open_env, do, serve, until, tmp_path):
+    env = open_env()
+    text = f"epoch 1 {HOSTILE_HTML}"
+    code = f"import os\nprint({text!r}, flush=True)\nwhile not os.path.exists('go'): pass\n"
+    do(env, "Write File", file_name="slow.py", content=code)
+    with RunFolder(tmp_path / "run").lock():
+        server = serve(tmp_path / "run")
+        stamp = server.run_index.load_run("")[1]
+        script = Thread(target=do, args=(env, "Execute Script"), kwargs={"script_name": "slow.py"})
+        script.start()
+        until(lambda: "epoch 1 &lt;/pre&gt;" in request(server, "/")[1])
+        assert request(server, f"/?after=1&stamp={stamp}")[0] == 200
+        (env.context.workspace.root / "go").touch()
+        script.join()
+        assert "Running step" not in request(server, "/")[1]
+
+
 def test_a_folder_of_runs_is_a_list_with_links(play, serve, visit, tmp_path):
     play(lambda env: None, name="runs/one")
     play(lambda env: env.step(Call(action="List Files", args={"dir_path": "."})), name="runs/deeper/two #%")

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Sequence
+from copy import copy
 from difflib import unified_diff
 from functools import cache, cached_property
 from types import ModuleType
@@ -12,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from mlagentbench import discovery
 from mlagentbench.environment.context import ActionContext
 from mlagentbench.errors import ActionError, UsageError
+from mlagentbench.formatting import fill_placeholders, format_quantity
+from mlagentbench.records import Limits
 
 MAX_DIFF_CHARS = 10_000
 MAX_DIFF_LINE_PAIRS = 4_000_000  # lines times lines: beyond that, computing a diff can take minutes
@@ -25,7 +28,8 @@ class Action:
 
     Attributes:
         name: The name that agents use, such as "Read File".
-        description: The function's docstring without its arguments.
+        description: The function's docstring without its arguments. In it, {{script_minutes}} is replaced by
+            the time limit of a script.
         changes_workspace: Whether a snapshot is taken after it.
         reruns_on_resume: Whether a resumed run runs it again, because its effect is not on disk.
         ends_run: Whether it submits the workspace.
@@ -59,6 +63,18 @@ class Action:
         self._argument_docs = dict(
             line.strip().split(": ", 1) for line in arguments.splitlines() if ": " in line
         )
+
+    def with_limits(self, limits: Limits) -> "Action":
+        """The same action; its description states the limits of a run."""
+        filled = fill_placeholders(
+            self.description, {"script_minutes": format_quantity(limits.script_minutes, "minute")}
+        )
+        if filled == self.description:
+            return self
+        _ = self.arguments  # computed once, and shared by the copies
+        described = copy(self)
+        described.description = filled
+        return described
 
     @cached_property
     def arguments(self) -> type[BaseModel]:
@@ -133,10 +149,18 @@ def action(
     return decorate
 
 
-def load_actions(interactive: bool = False, models: bool = False) -> dict[str, Action]:
-    """Load the actions of a run by name; some need a person, some a model."""
+def load_actions(
+    interactive: bool = False, models: bool = False, limits: Limits | None = None
+) -> dict[str, Action]:
+    """Load the actions of a run by name; some need a person, some a model.
+
+    Args:
+        interactive: Whether a person takes part.
+        models: Whether the run has a model.
+        limits: The limits that descriptions state, by default those of a task that sets none.
+    """
     return {
-        action.name: action
+        action.name: action.with_limits(limits or Limits())
         for action in _load_all_actions()
         if action.needs_person <= interactive and action.needs_model <= models
     }

@@ -15,7 +15,9 @@ MAX_ARGUMENT_CHARS, MAX_ARGUMENTS = 50_000, 1000
 
 @action()
 def execute_script(context: ActionContext, script_name: str, arguments: str = "") -> str:
-    """Execute a Python script of the workspace and show its output.
+    """Execute a Python script of the workspace and show its output when it has ended.
+
+    It may run for {{script_minutes}} at most, or until the end of the run, and is then terminated.
 
     Args:
         script_name: a valid script name with relative path to the workspace, if needed

@@ -12,6 +12,11 @@ from mlagentbench.sandbox.repl import Repl
 def python_repl(context: ActionContext, command: str) -> str:
     """Run Python code in an interpreter that keeps its variables until the end of the run.
 
+    The output is shown when the command has ended. A command may run for {{script_minutes}} at most, or until
+    the end of the run; then the interpreter is terminated and its variables are lost. To see the progress of
+    a long script, start it with subprocess.Popen, its output in a file, and read the file in later commands:
+    processes in the background are paused between commands, and continue while a command runs.
+
     Args:
         command: Python code; the value of a last expression is shown
     """

@@ -1,9 +1,10 @@
 """Tools: a plain loop with native tool calling, for current models."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pydantic import PositiveInt
 
+from mlagentbench.actions.base import Action
 from mlagentbench.agents.base import Agent
 from mlagentbench.environment import Environment
 from mlagentbench.environment.dialogue import (
@@ -36,7 +37,7 @@ class Tools(Agent):
         """Ask the model, run its tool calls and return their results, until the run is over."""
         system = fill_prompt("tools", task=env.problem_statement, steps=str(env.spec.limits.steps))
         opening = [Message(role="system", text=system), Message(role="user", text=fill_prompt("tools_begin"))]
-        tools = build_tools(env)
+        tools = build_tools(env.actions)
         idle = 0
         while not env.done:
             reply = self._ask(env, opening, tools)
@@ -67,11 +68,11 @@ class Tools(Agent):
                     raise
 
 
-def build_tools(env: Environment) -> list[Tool]:
+def build_tools(actions: Mapping[str, Action]) -> list[Tool]:
     """The actions as tools."""
     return [
         Tool(name=tool_name(action.name), description=action.description, parameters=action.schema)
-        for action in env.actions.values()
+        for action in actions.values()
     ]
 
 

@@ -1,9 +1,10 @@
 """Commands that connect other programs: mcp, import."""
 
 import sys
-from contextlib import redirect_stdout, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,6 +24,10 @@ from mlagentbench.cli.options import (
     print_json,
 )
 from mlagentbench.errors import UsageError
+
+if TYPE_CHECKING:
+    from mlagentbench.runner.session import Session
+    from mlagentbench.system.progress import ProgressCallback
 
 
 def import_(
@@ -85,7 +90,7 @@ def mcp(
     """Serve a task over the Model Context Protocol (stdio or HTTP), and grade the client's submission."""
     from mlagentbench.formatting import print_progress
     from mlagentbench.records import AgentSpec
-    from mlagentbench.runner.session import open_session, reopen_session
+    from mlagentbench.runner.session import open_session
     from mlagentbench.runner.setup import choose_run_folder, prepare_setup
     from mlagentbench.task import Task
     from mlagentbench.terminal.live import live_display
@@ -96,6 +101,7 @@ def mcp(
             "Name a task or a run to resume: mlagentbench mcp TASK, or mlagentbench mcp --resume RUN"
         )
     try:
+        from mlagentbench.adapters.mcp.served_run import describe_new_run, describe_resumed_run
         from mlagentbench.adapters.mcp.transport import serve_run
     except ImportError as error:
         raise UsageError(
@@ -104,16 +110,20 @@ def mcp(
     agent_spec = AgentSpec(agent=_require_unused_name(name), model=model)
     limits = drop_none({"steps": steps, "hours": hours, "memory_gb": memory})
     folder = resume or out or choose_run_folder(Task.load(task).name, name)
-    result = None
+    solution, result = parse_start(start), None
     with suppress(KeyboardInterrupt), live_display() as on_open:
         if resume:
-            session = reopen_session(resume, print_progress, from_step, on_open=on_open)
+            run = describe_resumed_run(resume, from_step, on_open)
         else:
-            setup = prepare_setup(
-                task, edition, sandbox, print_progress, instance, gpu, start=parse_start(start)
-            )
-            session = open_session(setup, agent_spec, folder, seed, limits, on_open=on_open)
-        result = serve_run(session, http, print_progress).result
+
+            @contextmanager
+            def open_run(progress: "ProgressCallback") -> Iterator["Session"]:
+                setup = prepare_setup(task, edition, sandbox, progress, instance, gpu, start=solution)
+                with open_session(setup, agent_spec, folder, seed, limits, on_open=on_open) as session:
+                    yield session
+
+            run = describe_new_run(Task.load(task), edition, gpu, solution, limits, bool(model), open_run)
+        result = serve_run(run, http, print_progress).result
     if result is None:
         hint = (
             f"; continue with: mlagentbench mcp --resume {folder}" if (folder / "run.json").is_file() else ""

@@ -60,7 +60,7 @@ class Environment:
         """
         self.task, self.spec, self.context = task, spec, context
         self._all_actions: dict[str, Action] = load_actions(
-            spec.interactive, bool(context.model_calls.models)
+            spec.interactive, bool(context.model_calls.models), spec.limits
         )
         self.actions = {name: action for name, action in self._all_actions.items() if not action.is_internal}
         self.steps = context.steps
@@ -71,7 +71,9 @@ class Environment:
         self.on_step: Callable[[Step], None] = lambda step: None
         self._trace = trace
         self._recorded = list(recorded[::-1])
-        self._clock, self._live_since = 0.0, time.monotonic()
+        self._clock = 0.0
+        self._live_since: float | None = time.monotonic()  # None: the clock waits for the next step
+        self._step_started = 0.0
         self._submitted = False
         self._calls_after_end = 0
 
@@ -91,7 +93,14 @@ class Environment:
     @property
     def elapsed_seconds(self) -> float:
         """Seconds of the run so far; a resumed run continues where it stopped."""
-        return self._clock if self._recorded else self._clock + time.monotonic() - self._live_since
+        if self._recorded or self._live_since is None:
+            return self._clock
+        return self._clock + time.monotonic() - self._live_since
+
+    @property
+    def current_step_seconds(self) -> float:
+        """Seconds since the current step started; 0 between steps."""
+        return self.elapsed_seconds - self._step_started if self.current_call else 0.0
 
     @property
     def seconds_left(self) -> float:
@@ -196,6 +205,10 @@ class Environment:
         self.on_step(step)
         return step.observation
 
+    def start_clock_at_next_step(self) -> None:
+        """Do not count the time until the next step, for a caller who may wait long before it."""
+        self._live_since = None
+
     def close(self) -> None:
         """Terminate every process of the run."""
         self.context.close()
@@ -209,8 +222,10 @@ class Environment:
 
     def _run_step(self, call: Call, problem: str) -> Step:
         started, number = self.elapsed_seconds, len(self.steps) + 1
+        if self._live_since is None:
+            self._live_since = time.monotonic()
         notes = self._undo_changes_between_steps(number)
-        self.current_call, self.context.execution = call, None
+        self.current_call, self.context.execution, self._step_started = call, None, started
         self.context.step_time_limit_s = min(self.spec.limits.script_minutes * 60, self.seconds_left)
         action = self._all_actions.get(call.action)
         try:
@@ -226,13 +241,14 @@ class Environment:
             self.context.close()  # nothing may change the workspace that is graded
         if action and action.changes_workspace:
             notes += self._snapshot_workspace(number)
+        ended = self.elapsed_seconds
         step = Step(
             number=number,
             call=call,
             observation=escape_invalid_utf8("\n".join([observation, *notes])),
             failed=failed,
-            seconds=round(self.elapsed_seconds - started, 4),
-            clock=round(self.elapsed_seconds, 4),
+            seconds=round(ended - started, 4),
+            clock=round(ended, 4),
             tokens=self.model_calls.tokens,
             dollars=self.model_calls.dollars,
             execution=self.context.execution,

@@ -1,5 +1,6 @@
 """The problem statement: a task's description, and the resources and limits of the run."""
 
+from mlagentbench.formatting import format_quantity
 from mlagentbench.language.prompts import fill_prompt
 from mlagentbench.records import Hardware, Limits, Start
 from mlagentbench.task import Task
@@ -25,17 +26,17 @@ def build_problem_statement(
     """
     resources = fill_prompt(
         "resources",
-        cores=_pluralize(hardware.cores, "CPU core"),
+        cores=format_quantity(hardware.cores, "CPU core"),
         gpu=_describe_gpus(gpu, hardware),
-        script_minutes=_pluralize(limits.script_minutes, "minute"),
+        script_minutes=format_quantity(limits.script_minutes, "minute"),
         memory=f"{min(limits.memory_gb, hardware.memory_gb):g}",
         processes=f"{limits.processes:,}",
         disk=f"{limits.disk_gb:g}",
         files=f"{limits.files:,}",
         steps=f"{limits.steps:,}",
-        hours=_pluralize(limits.hours, "hour")
+        hours=format_quantity(limits.hours, "hour")
         if limits.hours >= 1
-        else _pluralize(limits.hours * 60, "minute"),
+        else format_quantity(limits.hours * 60, "minute"),
         budget=_describe_budget(limits),
     )
     parts = [task.describe(edition).strip(), resources]
@@ -44,17 +45,13 @@ def build_problem_statement(
     return "\n\n".join(parts) + "\n"
 
 
-def _pluralize(number: float, unit: str) -> str:
-    return f"{number:.3g} {unit}" if number == 1 else f"{number:.3g} {unit}s"
-
-
 def _describe_gpus(gpu: str, hardware: Hardware) -> str:
     if not gpu:
         return "no GPU"
     names = [name for name in hardware.gpu.split("; ") if name]
     count = len(names) if gpu == "all" else len(gpu.split(","))
     models = ", ".join(dict.fromkeys(names))
-    return _pluralize(count, "GPU") + (f" ({models})" if models else "")
+    return format_quantity(count, "GPU") + (f" ({models})" if models else "")
 
 
 def _describe_budget(limits: Limits) -> str:

@@ -19,7 +19,7 @@ from mlagentbench.runner.run import EnvironmentCallback, execute_run
 from mlagentbench.runner.setup import Setup, find_changed_inputs, restore_setup
 from mlagentbench.system.cache import temporary_dir
 from mlagentbench.system.progress import ProgressCallback
-from mlagentbench.task import describe_validation_error
+from mlagentbench.task import Task, describe_validation_error
 
 ModelsByRole = Mapping[Role, models.Model]
 
@@ -66,7 +66,7 @@ def create_run(
     models: ModelsByRole = MappingProxyType({}),
 ) -> RunFolder:
     """Create the folder of a new run without running any code of the agent; `resume_run` executes it."""
-    allowed = _merge_limits(setup, limits)
+    allowed = merge_limits(setup.task, limits)
     for role, model in models.items() if allowed.dollars is not None else ():
         if model.price is None:
             name = agent_spec.models_by_role.get(role, f"the {role} model")
@@ -98,9 +98,10 @@ def load_models(agent_spec: AgentSpec) -> ModelsByRole:
     return {role: loaded[name] for role, name in agent_spec.models_by_role.items()}
 
 
-def _merge_limits(setup: Setup, requested: dict[str, Any]) -> Limits:
+def merge_limits(task: Task, requested: dict[str, Any]) -> Limits:
+    """Return the limits of a task, with those that the user requested."""
     try:
-        return Limits.model_validate({**setup.task.config.limits.model_dump(), **requested})
+        return Limits.model_validate({**task.config.limits.model_dump(), **requested})
     except ValidationError as error:
         raise UsageError(f"Limits of the run: {describe_validation_error(error)}") from error
 

@@ -84,7 +84,13 @@ def _install_with_uv(arguments: Sequence[str], target: Path, progress: ProgressC
 
 def read_pip_settings() -> dict[str, str] | None:
     """The settings of `pip install` from files and environment variables; None if uv lacks one of them."""
-    listing = subprocess.run([*PIP_COMMAND, "config", "list"], capture_output=True, text=True, check=False)
+    listing = subprocess.run(
+        [*PIP_COMMAND, "config", "list"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if listing.returncode != 0:
         return None
     sections: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
@@ -132,6 +138,7 @@ def _start(command: Sequence[str], environment: Mapping[str, str] | None = None)
     """Start an installer that dies with the harness, so that it cannot write while the next build runs."""
     return subprocess.Popen(
         die_with_parent(command),
+        stdin=subprocess.DEVNULL,  # over stdio, an MCP client writes to ours
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -90,7 +90,8 @@ class _LivePanel:
         current_mark = Text("▸ ", "yellow") + str(len(env.steps) + 1)
         if call:
             line = last_line(output.last_line, MAX_PANEL_CHARS) if output else ""
-            table.add_row(current_mark, Text(summarize_call(call)), "", Text(line))
+            duration = format_duration(env.current_step_seconds)
+            table.add_row(current_mark, Text(summarize_call(call)), duration, Text(line))
         elif env.model_calls.pending_role:
             table.add_row(current_mark, Text(f"calling the {env.model_calls.pending_role} model"), "", "")
         return table

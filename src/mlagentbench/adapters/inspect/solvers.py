@@ -45,7 +45,7 @@ def build_inspect_tools(run: SampleRun) -> list[ToolDef]:
             parallel=False,
             max_output=0,  # observations are truncated already
         )
-        for action, tool in zip(env.actions, build_action_tools(env), strict=True)
+        for action, tool in zip(env.actions, build_action_tools(env.actions), strict=True)
     ]
 
 

@@ -1,6 +1,7 @@
 """A run as an MCP server: actions as tools, the description and the files as resources, and one prompt."""
 
 import time
+from threading import Event
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -9,15 +10,20 @@ from mcp import MCPError, types
 from mcp.server import Server, ServerRequestContext
 
 import mlagentbench
+from mlagentbench.adapters.mcp.served_run import ServedRun
 from mlagentbench.agents.tools import build_tools, tool_name
 from mlagentbench.errors import BenchError, Stopped
-from mlagentbench.formatting import last_line
+from mlagentbench.formatting import format_duration, last_line
 from mlagentbench.language.prompts import fill_prompt
 from mlagentbench.records import Call
 from mlagentbench.runner.session import Session
 
 DESCRIPTION_URI, FILE_URI_PREFIX = "task://description", "workspace:///"
 PROGRESS_INTERVAL_S = 1.0
+READY_POLL_INTERVAL_S = 0.1
+# A call waits so long for the preparation. Many clients give up after a minute.
+MAX_PREPARATION_WAIT_S = 40.0
+NOT_READY = "Error: The task is being prepared ({}). Call again in a minute. This call was not a step."
 PROMPT_NAME = "work"
 
 Context = ServerRequestContext[Any]
@@ -25,23 +31,27 @@ PageParams = types.PaginatedRequestParams | None
 
 
 class RunServer:
-    """One run as an MCP server. It never reveals the score."""
+    """One run as an MCP server. It never reveals the score.
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        env = session.env
-        self.instructions = fill_prompt(
-            "tools", task=env.problem_statement.strip(), steps=str(env.spec.limits.steps)
-        )
-        self.actions = {tool_name(name): action for name, action in env.actions.items()}
-        self.initial_files = sorted(
-            path for path, entry in env.context.store.state(0).items() if entry.kind == "file"
-        )
+    It serves before the run is ready: calls wait for `attach`.
+
+    Attributes:
+        session: The run, once it is ready.
+        preparation: What is being prepared until then.
+    """
+
+    def __init__(self, run: ServedRun) -> None:
+        self.run = run
+        self.session: Session | None = None
+        self.preparation = "starting"
+        instructions = fill_prompt("tools", task=run.problem_statement.strip(), steps=str(run.limits.steps))
+        self.instructions = f"{instructions}\n{fill_prompt('mcp_clock')}"
+        self.actions = {tool_name(name): action for name, action in run.actions.items()}
         self._step_limiter = anyio.CapacityLimiter(1)
         self.server: Server[Any] = Server(
             "mlagentbench",
             version=mlagentbench.__version__,
-            title=f"MLAgentBench: {env.task.name}",
+            title=f"MLAgentBench: {run.task_name}",
             instructions=self.instructions,
             on_list_tools=self.list_tools,
             on_call_tool=self.call_tool,
@@ -51,6 +61,11 @@ class RunServer:
             on_list_prompts=self.list_prompts,
             on_get_prompt=self.render_prompt,
         )
+
+    def attach(self, session: Session) -> None:
+        """Serve the run from now on; its clock starts with the first step."""
+        session.env.start_clock_at_next_step()
+        self.session = session
 
     async def list_tools(self, context: Context, params: PageParams) -> types.ListToolsResult:
         """List the actions as tools."""
@@ -64,7 +79,7 @@ class RunServer:
                     read_only_hint=not action.changes_workspace, open_world_hint=False
                 ),
             )
-            for tool, action in zip(build_tools(self.session.env), self.actions.values(), strict=True)
+            for tool, action in zip(build_tools(self.run.actions), self.actions.values(), strict=True)
         ]
         return types.ListToolsResult(tools=tools)
 
@@ -76,12 +91,13 @@ class RunServer:
         return types.CallToolResult(content=[types.TextContent(text=text) for text in texts], is_error=failed)
 
     async def list_resources(self, context: Context, params: PageParams) -> types.ListResourcesResult:
-        """List the description and the initial files; later files are reached through the template."""
+        """List the description and, once they exist, the initial files; the template reaches later files."""
+        state = self.session.env.context.store.state(0) if self.session else {}
         files = [
             types.Resource(
                 uri=FILE_URI_PREFIX + quote(path), name=path, description="Reading it costs a step."
             )
-            for path in self.initial_files
+            for path in sorted(path for path, entry in state.items() if entry.kind == "file")
         ]
         description = types.Resource(uri=DESCRIPTION_URI, name="description", mime_type="text/markdown")
         return types.ListResourcesResult(resources=[description, *files])
@@ -102,7 +118,7 @@ class RunServer:
     ) -> types.ReadResourceResult:
         """Read the description for free, or a file by a step, so that the record has all that was seen."""
         if params.uri == DESCRIPTION_URI:
-            text = self.session.env.problem_statement
+            text = self.run.problem_statement
         elif params.uri.startswith(FILE_URI_PREFIX):
             path = unquote(params.uri.removeprefix(FILE_URI_PREFIX))
             texts, failed = await self._run_step(context, Call(action="Read File", args={"file_name": path}))
@@ -131,32 +147,56 @@ class RunServer:
 
     async def _run_step(self, context: Context, call: Call) -> tuple[list[str], bool]:
         """Take a step in a thread, one at a time; if the client disconnects, do not wait for it."""
+        step_started = Event()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._report_progress, context)
-            result = await anyio.to_thread.run_sync(
-                self._take_step, call, abandon_on_cancel=True, limiter=self._step_limiter
-            )
+            tasks.start_soon(self._report_progress, context, step_started)
+            with anyio.move_on_after(MAX_PREPARATION_WAIT_S):
+                while not self.session:
+                    await anyio.sleep(READY_POLL_INTERVAL_S)
+            if self.session:
+                result = await anyio.to_thread.run_sync(
+                    self._take_step,
+                    self.session,
+                    call,
+                    step_started,
+                    abandon_on_cancel=True,
+                    limiter=self._step_limiter,
+                )
+            else:
+                result = [NOT_READY.format(self.preparation)], True
             tasks.cancel_scope.cancel()
         return result
 
-    async def _report_progress(self, context: Context) -> None:
+    async def _report_progress(self, context: Context, step_started: Event) -> None:
         """Report the progress of a long step to a client that asks for it."""
         started = time.monotonic()
         while True:
-            await anyio.sleep(PROGRESS_INTERVAL_S)
-            output = self.session.env.context.output
-            line = last_line(output.last_line) if output else "waiting"
-            await context.session.report_progress(time.monotonic() - started, message=line)
+            if self.session:
+                await anyio.sleep(PROGRESS_INTERVAL_S)
+            seconds = time.monotonic() - started
+            message = f"{format_duration(seconds)}: {self._describe_progress(step_started)}"
+            await context.session.report_progress(seconds, message=message)
+            if not self.session:
+                await anyio.sleep(PROGRESS_INTERVAL_S)
 
-    def _take_step(self, call: Call) -> tuple[list[str], bool]:
+    def _describe_progress(self, step_started: Event) -> str:
+        if not self.session:
+            return f"preparing the task: {self.preparation}"
+        if not step_started.is_set():
+            return "waiting for an earlier call"
+        output = self.session.env.context.output
+        return (last_line(output.last_line) if output else "") or "no output yet"
+
+    def _take_step(self, session: Session, call: Call, step_started: Event) -> tuple[list[str], bool]:
         """Take a step and report what is left; the last response waits until the run is graded."""
+        step_started.set()
         try:
-            step = self.session.step(call)
+            step = session.step(call)
         except (BenchError, Stopped) as error:
             return [f"Error: {error}"], True
-        if not self.session.env.done:
-            return [step.observation, f"[{self.session.remaining_budget}]"], step.failed
-        ending = self.session.finish().ending
+        if not session.env.done:
+            return [step.observation, f"[{session.remaining_budget}]"], step.failed
+        ending = session.finish().ending
         return [
             step.observation,
             f"[The run is over: {ending}. The score is shown only to the operator of the benchmark.]",

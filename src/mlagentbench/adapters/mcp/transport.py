@@ -1,7 +1,6 @@
 """Serves a run over stdio or HTTP until it is over, the client disconnects, or a stop is requested."""
 
 import socket
-from contextlib import AbstractContextManager
 from threading import Thread
 
 import anyio
@@ -9,6 +8,7 @@ import uvicorn
 from mcp.server.stdio import stdio_server
 
 from mlagentbench.adapters.mcp.run_server import RunServer
+from mlagentbench.adapters.mcp.served_run import ServedRun
 from mlagentbench.errors import UsageError
 from mlagentbench.runner.session import Session
 from mlagentbench.system.progress import ProgressCallback
@@ -17,27 +17,31 @@ POLL_INTERVAL_S = 0.2  # for the time limit and for a stop request
 SHUTDOWN_GRACE_S = 3  # for clients to receive the last responses
 
 
-def serve_run(
-    opening: AbstractContextManager[Session], port: int | None, progress: ProgressCallback
-) -> Session:
+def serve_run(run: ServedRun, port: int | None, progress: ProgressCallback) -> Session:
     """Serve a run to clients; if they disconnect before the end, the run is suspended and can be resumed.
 
-    The server runs in a background thread, which may still be blocked reading from a client at the end.
+    The server runs in a background thread, which may still be blocked reading from a client at the end. It
+    answers clients while this thread prepares the run.
     """
+    run_server = RunServer(run)
     listener = _listen_on_loopback(port) if port is not None else None
-    with opening as session:
-        run_server = RunServer(session)
-        web = _create_web_server(run_server) if listener else None
-        thread = Thread(
-            target=web.run if web else anyio.run,
-            args=([listener],) if web else (_serve_stdio, run_server),
-            daemon=True,
-        )
-        address = (
-            f"http://127.0.0.1:{listener.getsockname()[1]}/mcp" if listener else "standard input and output"
-        )
-        progress(f"Serving {session.env.task.name} at {address}; run folder: {session.folder.path}")
-        thread.start()
+    web = _create_web_server(run_server) if listener else None
+    thread = Thread(
+        target=web.run if web else anyio.run,
+        args=([listener],) if web else (_serve_stdio, run_server),
+        daemon=True,
+    )
+    address = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp" if listener else "standard input and output"
+    thread.start()
+    progress(f"Serving {run.task_name} at {address}")
+
+    def report_preparation(line: str) -> None:
+        run_server.preparation = line
+        progress(line)
+
+    with run.open(report_preparation) as session:
+        run_server.attach(session)
+        progress(f"Ready; run folder: {session.folder.path}; the clock starts with the first call")
         try:
             _wait_until_over(session, thread, web)
         except BaseException:

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from mlagentbench.analysis.runs import Run, find_run_folders
 from mlagentbench.errors import UsageError
+from mlagentbench.pages.viewer.running_output import find_running_output
 from mlagentbench.runner.batch.batch_status import BatchFollower
 from mlagentbench.runner.batch.run_status import RunStatus
 from mlagentbench.runner.folder import RunFolder
@@ -71,9 +72,12 @@ class RunIndex:
 
 def _version_stamp(run_path: Path) -> str:
     """A string that changes whenever the page of the run would change."""
-    parts = [int(is_locked(run_path / "run.lock"))]
-    for name in RUN_FILES:
+    is_running = is_locked(run_path / "run.lock")
+    parts, files = [int(is_running)], [run_path / name for name in RUN_FILES]
+    if is_running and (output := find_running_output(run_path)):
+        files.append(output)
+    for file in files:
         with suppress(OSError):
-            stat = (run_path / name).stat()
+            stat = file.stat()
             parts += [stat.st_size, stat.st_mtime_ns]
     return "-".join(f"{part:x}" for part in parts)

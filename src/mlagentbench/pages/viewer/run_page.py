@@ -10,6 +10,7 @@ from mlagentbench.pages.layout.render import render_page
 from mlagentbench.pages.viewer.access_views import count_unexpected_accesses
 from mlagentbench.pages.viewer.run_header import build_header
 from mlagentbench.pages.viewer.run_index import RunRow
+from mlagentbench.pages.viewer.running_output import read_running_output
 from mlagentbench.pages.viewer.step_views import classify_steps, view_steps
 from mlagentbench.pages.viewer.timeline import build_timeline
 from mlagentbench.process.findings import Finding
@@ -65,6 +66,7 @@ def render_run_page(
         stamp=stamp,
         findings=findings,
         steps=steps,
+        running_output=read_running_output(run.folder.path) if is_running else "",
         pending_calls=pending_calls,
         improvement_of=lambda score: (
             relative_improvement(score, baseline, run.spec.better) if baseline else None
