@@ -133,13 +133,13 @@ def do() -> Callable[..., str]:
 
 
 @pytest.fixture(scope="session")
-def play_in(setup: Setup) -> Callable[..., Result]:
+def play_in() -> Callable[..., Result]:
     """Runs and grades an agent that is a function in a folder, or resumes its run there."""
 
     def run_or_resume(
         path: Path,
         behaviour: Behaviour,
-        setup: Setup = setup,
+        setup: Setup,
         models: Any = MappingProxyType({}),
         from_step: int | None = None,
         **limits: Any,
@@ -164,11 +164,13 @@ def play_in(setup: Setup) -> Callable[..., Result]:
 
 
 @pytest.fixture
-def play(play_in: Callable[..., Result], tmp_path: Path) -> Callable[..., Result]:
+def play(play_in: Callable[..., Result], setup: Setup, tmp_path: Path) -> Callable[..., Result]:
     """Runs and grades an agent that is a function, or resumes its run: play(lambda env: ...)."""
 
-    def run_or_resume(behaviour: Behaviour, name: str = "run", **options: Any) -> Result:
-        return play_in(tmp_path / name, behaviour, **options)
+    def run_or_resume(
+        behaviour: Behaviour, name: str = "run", setup: Setup = setup, **options: Any
+    ) -> Result:
+        return play_in(tmp_path / name, behaviour, setup, **options)
 
     return run_or_resume
 

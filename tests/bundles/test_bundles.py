@@ -127,13 +127,15 @@ def test_exporting_the_same_run_gives_the_same_bytes(run, bundle, tmp_path):
     assert (tmp_path / "again.zip").read_bytes() == bundle.read_bytes()
 
 
-def test_a_machine_without_the_prepared_task_can_verify_a_bundle(bundle, run, tmp_path, cli_process, toy):
+def test_a_machine_without_the_prepared_task_can_verify_a_bundle(
+    bundle, run, tmp_path, cli, toy, monkeypatch
+):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "runtimes").symlink_to(cache_dir() / "runtimes")  # building it takes minutes
     shutil.rmtree(run.path)
-    environment = {**os.environ, "MLAGENTBENCH_HOME": str(elsewhere)}
-    completed = cli_process("verify", bundle, "--task", toy, "--json", env=environment)
+    monkeypatch.setenv("MLAGENTBENCH_HOME", str(elsewhere))
+    completed = cli("verify", bundle, "--task", toy, "--json")
     assert completed.returncode == 0, completed.stdout + completed.stderr
     assert all(check["holds"] for check in json.loads(completed.stdout))
     assert "the agent takes the same steps when the record is replayed" in completed.stdout
@@ -141,13 +143,13 @@ def test_a_machine_without_the_prepared_task_can_verify_a_bundle(bundle, run, tm
     assert not any((elsewhere / "temporary").iterdir())
 
 
-def test_a_bundle_can_be_shown_on_a_machine_where_nothing_is_prepared(bundle, tmp_path, cli_process):
-    environment = {**os.environ, "MLAGENTBENCH_HOME": str(tmp_path / "elsewhere")}
-    completed = cli_process("show", bundle, env=environment)
+def test_a_bundle_can_be_shown_on_a_machine_where_nothing_is_prepared(bundle, tmp_path, cli, monkeypatch):
+    monkeypatch.setenv("MLAGENTBENCH_HOME", str(tmp_path / "elsewhere"))
+    completed = cli("show", bundle)
     assert completed.returncode == 0, completed.stderr
     assert f"show {bundle} --step N" in completed.stdout
     assert "temporary" not in completed.stdout
-    assert "+id,value" in cli_process("show", bundle, "--diff", env=environment).stdout
+    assert "+id,value" in cli("show", bundle, "--diff").stdout
 
 
 def test_bundles_and_run_folders_can_be_read_together(bundle, run):

@@ -21,7 +21,7 @@ from mlagentbench.records import Call, Message, Prompt, Reply, Result, Tool
 from mlagentbench.system.cache import cache_dir
 
 RESEARCH_ENTRIES = ["Reflection", "Research Plan and Status", "Fact Check", "Thought"]
-# With --dist loadgroup, pytest-xdist runs all of these in one process, so that the model is loaded once.
+# With --dist loadgroup or worksteal, pytest-xdist runs these in one process, which loads the model once.
 pytestmark = pytest.mark.xdist_group("local")
 
 
@@ -61,12 +61,12 @@ def parse_valid_action(reply: Reply, offered: dict[str, Action], entries: list[s
 
 def test_the_same_prompt_gets_the_same_reply_whatever_came_before(local: Model) -> None:
     question, other = "Say what a validation set is for.", "Say what a validation set is."
-    first = local.reply(prompt(question, max_tokens=24))
-    assert local.reply(prompt(question, max_tokens=24)) == first
-    grown = prompt(question, first.text, "Go on.", max_tokens=24)
+    first = local.reply(prompt(question, max_tokens=12))
+    assert local.reply(prompt(question, max_tokens=12)) == first
+    grown = prompt(question, first.text, "Go on.", max_tokens=12)
     longer = local.reply(grown)
-    local.reply(prompt(other, max_tokens=8))
-    assert (local.reply(prompt(question, max_tokens=24)), local.reply(grown)) == (first, longer)
+    local.reply(prompt(other, max_tokens=4))
+    assert (local.reply(prompt(question, max_tokens=12)), local.reply(grown)) == (first, longer)
 
 
 def test_a_reply_has_token_counts_no_cost_and_a_length_limit(local: Model) -> None:

@@ -2,13 +2,16 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from mlagentbench import discovery
+from mlagentbench.actions import base as actions
 from mlagentbench.runner.folder import RunFolder
 
 PACKAGE = Path(__file__).parent / "example"
@@ -88,17 +91,23 @@ def test_a_plugin_is_listed_beside_the_builtin_ones(
     assert [row for row in rows if row != expected] == builtin
 
 
-def test_a_run_uses_the_task_agent_action_model_and_sandbox_of_a_plugin(
-    call: CallCommand, tmp_path: Path
-) -> None:
-    options = ["--agent", "adder", "--model", "echo:You said:", "--sandbox", "marked"]
-    completed = call("run", "addition", *options, "--out", tmp_path / "run", "--json")
+@pytest.fixture(scope="module")
+def plugin_run(cli_process: Cli, installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with plugins of every kind that no test changes."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    options = ["--agent", "adder", "--model", "echo:You said:", "--sandbox", "marked", "--out", folder]
+    completed = cli_process("run", "addition", *options, "--json", env=environment_with(installed))
     assert completed.returncode == 0, completed.stderr
-    result = json.loads(completed.stdout)
+    (folder / "printed.json").write_text(completed.stdout)
+    return folder
+
+
+def test_a_run_uses_the_task_agent_action_model_and_sandbox_of_a_plugin(plugin_run: Path) -> None:
+    result = json.loads((plugin_run / "printed.json").read_text())
     assert (result["task"], result["agent"], result["model"]) == ("addition", "adder", "echo:You said:")
     assert (result["score"], result["baseline"], result["success"]) == (0.0, 20.0, True)
     assert (result["ending"], result["tokens"], result["unsandboxed"]) == ("submitted", 5, False)
-    folder = RunFolder(tmp_path / "run")
+    folder = RunFolder(plugin_run)
     assert (folder.spec.task, folder.spec.sandbox) == ("addition", "marked")
     steps = folder.steps()
     assert steps[0].call.thought == "You said: What should I do?" and steps[0].observation == "6 lines"
@@ -106,10 +115,9 @@ def test_a_run_uses_the_task_agent_action_model_and_sandbox_of_a_plugin(
 
 
 def test_a_run_with_plugins_is_shown_resumed_and_verified(
-    call: CallCommand, cli: Cli, tmp_path: Path
+    call: CallCommand, cli: Cli, plugin_run: Path, tmp_path: Path
 ) -> None:
-    options = ["--agent", "adder", "--model", "echo:x", "--sandbox", "marked", "--out", tmp_path / "run"]
-    assert call("run", "addition", *options).returncode == 0
+    shutil.copytree(plugin_run, tmp_path / "run", symlinks=True)
     before = [step.call for step in RunFolder(tmp_path / "run").steps()]
     completed = call("resume", tmp_path / "run", "--from-step", 2, "--json")
     assert completed.returncode == 0 and json.loads(completed.stdout)["score"] == 0.0, completed.stderr
@@ -158,6 +166,22 @@ def %s(context) -> str:
     return ""
 """
 AGENT = "from mlagentbench.agents.base import Agent\nclass %s(Agent):\n    def run(self, env): pass\n"
+
+
+@pytest.fixture
+def search_path(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], None]]:
+    """Lets this process find the packages in a folder, until the end of the test."""
+    caches = discovery.installed_plugins, actions._load_all_actions
+
+    def add(folder: Path) -> None:
+        monkeypatch.syspath_prepend(folder)
+        for function in caches:
+            function.cache_clear()
+
+    yield add
+    sys.modules.pop("broken", None)
+    for function in caches:
+        function.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -210,9 +234,17 @@ AGENT = "from mlagentbench.agents.base import Agent\nclass %s(Agent):\n    def r
     ],
 )
 def test_a_broken_plugin_is_one_line(
-    cli_process: Cli, tmp_path: Path, kind: str, value: str, source: str, message: str
+    cli: Cli,
+    tmp_path: Path,
+    search_path: Callable[[Path], None],
+    kind: str,
+    value: str,
+    source: str,
+    message: str,
 ) -> None:
-    completed = cli_process("list", kind, env=write_plugin(tmp_path, kind, value, source))
+    write_plugin(tmp_path, kind, value, source)
+    search_path(tmp_path)
+    completed = cli("list", kind)
     assert (completed.returncode, completed.stdout) == (2, ""), completed.stderr
     assert completed.stderr.count("\n") == 1 and message in completed.stderr
 

@@ -1,6 +1,7 @@
 """Resuming: kill -9 at any moment loses nothing, and the record is that of an undisturbed run."""
 
 import json
+import os
 import random
 import re
 import shutil
@@ -8,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from fake_model import FakeModel
@@ -264,28 +266,27 @@ def test_a_missing_or_modified_workspace_is_restored_on_resume(play: Play, tmp_p
 
 
 def test_a_run_can_be_moved_to_another_folder_and_another_cache(
-    play: Play, tmp_path: Path, setup: Setup, cli_process: Cli, busy: Path, toy: Path
+    play: Play, tmp_path: Path, setup: Setup, cli: Cli, busy: Path, toy: Path
 ) -> None:
     home = setup.data.folder.parents[2]
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "runtimes").symlink_to(home / "runtimes")
-    assert cli_process("run", toy, "--agent", busy, "--out", tmp_path / "here").returncode == 0
+    assert cli("run", toy, "--agent", busy, "--out", tmp_path / "here").returncode == 0
     (tmp_path / "elsewhere").mkdir()
     shutil.move(tmp_path / "here", tmp_path / "elsewhere" / "there")
-    moved, here = (
-        tmp_path / "elsewhere" / "there",
-        {"env": {"PATH": "/usr/bin:/bin", "MLAGENTBENCH_HOME": str(tmp_path / "home")}},
-    )
+    moved = tmp_path / "elsewhere" / "there"
     shutil.rmtree(moved / "workspace")
-    shown = cli_process("show", moved, **here)
-    assert shown.returncode == 0 and "toy" in shown.stdout
-    verified = cli_process("verify", moved, "--json", **here)
-    assert verified.returncode == 0, verified.stdout + verified.stderr
-    assert json.loads(cli_process("grade", moved, "--json", **here).stdout)[0]["score"] == 5.0
-    resumed = cli_process("resume", moved, "--from-step", 6, "--json", **here)
-    assert resumed.returncode == 0, resumed.stderr
-    result = json.loads(resumed.stdout)
-    assert (result["score"], result["steps"], result["folder"]) == (5.0, 17, str(moved))
+    variables = {"PATH": "/usr/bin:/bin", "MLAGENTBENCH_HOME": str(tmp_path / "home")}
+    with mock.patch.dict(os.environ, variables, clear=True):
+        shown = cli("show", moved)
+        assert shown.returncode == 0 and "toy" in shown.stdout
+        verified = cli("verify", moved, "--json")
+        assert verified.returncode == 0, verified.stdout + verified.stderr
+        assert json.loads(cli("grade", moved, "--json").stdout)[0]["score"] == 5.0
+        resumed = cli("resume", moved, "--from-step", 6, "--json")
+        assert resumed.returncode == 0, resumed.stderr
+        result = json.loads(resumed.stdout)
+        assert (result["score"], result["steps"], result["folder"]) == (5.0, 17, str(moved))
 
 
 def test_a_run_whose_task_changed_cannot_be_resumed(
