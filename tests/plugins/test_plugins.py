@@ -1,4 +1,4 @@
-"""Plugins of other packages: the package in example/ is really installed, and used in real processes."""
+"""Plugins of other packages: the package in example/ is really installed, and runs in real processes."""
 
 import json
 import os
@@ -37,6 +37,25 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         env={**os.environ, "PIP_CONFIG_FILE": os.devnull},
     )
     return target
+
+
+@pytest.fixture
+def search_path(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], None]]:
+    """Lets this process find the packages in a folder, until the end of the test."""
+    caches = discovery.installed_plugins, actions._load_all_actions
+    before = set(sys.modules)
+
+    def add(folder: Path) -> None:
+        monkeypatch.syspath_prepend(folder)
+        for function in caches:
+            function.cache_clear()
+
+    yield add
+    for name in set(sys.modules) - before:
+        if name.partition(".")[0] in ("broken", "example_plugins"):
+            del sys.modules[name]
+    for function in caches:
+        function.cache_clear()
 
 
 @pytest.fixture
@@ -81,10 +100,15 @@ def call(cli_process: Cli, installed: Path) -> CallCommand:
     ],
 )
 def test_a_plugin_is_listed_beside_the_builtin_ones(
-    call: CallCommand, cli: Cli, what: str, expected: dict[str, object]
+    cli: Cli,
+    installed: Path,
+    search_path: Callable[[Path], None],
+    what: str,
+    expected: dict[str, object],
 ) -> None:
     builtin = json.loads(cli("list", what, "--json").stdout)
-    completed = call("list", what, "--json")
+    search_path(installed)
+    completed = cli("list", what, "--json")
     assert completed.returncode == 0, completed.stderr
     rows = json.loads(completed.stdout)
     assert [row for row in rows if row not in builtin] == [expected]
@@ -130,13 +154,16 @@ def test_a_run_with_plugins_is_shown_resumed_and_verified(
     assert completed.returncode == 2 and "No such task: 'addition'. Available: " in completed.stderr
 
 
-def test_errors_list_the_plugins_among_the_available_ones(call: CallCommand, toy: Path) -> None:
+def test_errors_list_the_plugins_among_the_available_ones(
+    cli: Cli, installed: Path, search_path: Callable[[Path], None], toy: Path
+) -> None:
+    search_path(installed)
     for command, message in (
         (("run", "nothing-like-it"), "No such task: 'nothing-like-it'. Available: addition, "),
         (("run", toy, "--agent", "nobody"), "No such agent: 'nobody'. Available: act, adder, "),
         (("run", toy, "--sandbox", "box"), "No such sandbox: 'box'. Available: bwrap, "),
     ):
-        completed = call(*command)
+        completed = cli(*command)
         assert completed.returncode == 2 and message in completed.stderr
     assert completed.stderr.endswith(", marked.\n")
 
@@ -166,22 +193,6 @@ def %s(context) -> str:
     return ""
 """
 AGENT = "from mlagentbench.agents.base import Agent\nclass %s(Agent):\n    def run(self, env): pass\n"
-
-
-@pytest.fixture
-def search_path(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], None]]:
-    """Lets this process find the packages in a folder, until the end of the test."""
-    caches = discovery.installed_plugins, actions._load_all_actions
-
-    def add(folder: Path) -> None:
-        monkeypatch.syspath_prepend(folder)
-        for function in caches:
-            function.cache_clear()
-
-    yield add
-    sys.modules.pop("broken", None)
-    for function in caches:
-        function.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,7 @@ def test_a_second_ctrl_c_exits_at_once_and_leaves_no_fault(
     assert not list(out.glob("*/result*.json"))
 
 
+@pytest.mark.slow
 def test_stop_ends_a_run_or_a_whole_batch_of_another_process(
     toy: Path, tmp_path: Path, agent: Callable[..., str], until: Until, cli: Cli
 ) -> None:
