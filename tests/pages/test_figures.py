@@ -26,7 +26,10 @@ FIGURES: dict[str, tuple[float, Callable[[], dict[str, bytes]]]] = {
     "efficiency": (
         COLUMN_WIDTH_IN,
         lambda: draw_efficiency(
-            [EfficiencyPoint(agent, 0.5, (0.2, 0.8), 9.0, (8, 10)) for agent in AGENTS], "seconds", FOOTER
+            [EfficiencyPoint(agent, 0.5, (0.2, 0.8), 9.0, (8, 10)) for agent in AGENTS],
+            "seconds",
+            "success",
+            FOOTER,
         ),
     ),
     "free": (
@@ -34,6 +37,7 @@ FIGURES: dict[str, tuple[float, Callable[[], dict[str, bytes]]]] = {
         lambda: draw_efficiency(
             [EfficiencyPoint("a", 0.5, (0, 1), 0, (0, 0)), EfficiencyPoint("b", 1, (1, 1), 1e6, (1, 2e6))],
             "x",
+            "progress",
             FOOTER,
         ),
     ),

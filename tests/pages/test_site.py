@@ -29,7 +29,7 @@ from mlagentbench.process.judgements import (
     read_judgements,
     rubric_criteria,
 )
-from mlagentbench.records import Result
+from mlagentbench.records import Baseline, Ceiling, Levels, Result
 from mlagentbench.system.hashing import hash_file
 from mlagentbench.system.progress import ignore_progress
 
@@ -190,7 +190,7 @@ def test_a_task_in_two_settings_has_two_rows_with_the_same_values_of_the_paper(t
     make_run(tmp_path / "runs" / "one", 0.3, task="imdb")
     make_run(tmp_path / "runs" / "two", 0.4, task="imdb", edition="paper")
     runs = read_runs([tmp_path / "runs"])
-    grid = build_grids(summarize_runs(runs), ["played"])[0]
+    grid = build_grids(summarize_runs(runs), ["played"])["success"]
     assert list(grid.tasks) == ["imdb (open)", "imdb (paper)"]
     assert [grid.paper_value(task, "Claude v3") for task in grid.tasks] == [0.25, 0.25]
     assert "cannot be compared" in build_overview(runs).warnings[-1]
@@ -314,7 +314,7 @@ def test_the_page_opens_from_disk_loads_nothing_and_runs_no_agent_code(
 def test_tables_can_be_sorted_and_runs_filtered(site: Path, visit: Callable[..., Any]) -> None:
     page = visit((site / "index.html").as_uri())
     page.locator("#run-list th", has_text="improvement").click()
-    texts = page.locator("#run-list tbody tr:visible td:nth-child(7)").all_text_contents()
+    texts = page.locator("#run-list tbody tr:visible td:nth-child(8)").all_text_contents()
     values = [float(text.rstrip("%")) for text in texts if text not in ("", "-")]
     assert values == sorted(values, reverse=True) and len(values) == 19
     page.locator("#filter").fill("imdb fault")
@@ -362,3 +362,38 @@ def luminance(color: list[int]) -> float:
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
     )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+LEVELS = Levels(
+    starter=Baseline(mean=10.0, sd=0.1, n=8),
+    reference=Baseline(mean=4.0, sd=0.1, n=8),
+    expert=Baseline(mean=2.0, sd=0.1, n=4),
+    ceiling=Ceiling(score=1.0, how="known by <construction>"),
+)
+
+
+def test_the_summary_answers_the_questions_of_the_paper(tmp_path: Path, visit: Callable[..., Any]) -> None:
+    improvements = {("imdb", True): 0.8, ("imdb", False): 0.4, ("CLRS", True): 0.9, ("CLRS", False): 0.2}
+    for (task, memory), improvement in improvements.items():
+        for seed in range(2):
+            make_run(
+                tmp_path / "runs" / f"{task}-{memory}-{seed}",
+                improvement + seed / 100,
+                task=task,
+                seed=seed,
+                agent="research",
+                model="m",
+                options={"memory": memory},
+                levels=LEVELS,
+            )
+    write_report(read_runs([tmp_path / "runs"]), tmp_path / "site", lambda line: None)
+    page = visit((tmp_path / "site" / "summary.html").as_uri())
+    agents = page.locator("#agents tbody tr").all_text_contents()
+    assert "memory True" in agents[0] and "107" in agents[0].split()  # progress: (0.805 + 0.905) / 2 / 0.8
+    categories = page.locator("#categories tbody tr td:first-child").all_text_contents()
+    assert categories == ["canonical"] * 2 + ["recent research"] * 2
+    memory = page.locator("#memory tbody tr").first.inner_text()
+    assert "progress" in memory and "100%" in memory
+    assert "known by <construction>" in (page.locator("#tasks span").first.get_attribute("title") or "")
+    page.locator("text=the full report").click()
+    assert page.locator("#progress").count() == 1

@@ -14,6 +14,13 @@ from mlagentbench.analysis.statistics import Interval
 from mlagentbench.analysis.validation import compute_validation_gap
 from mlagentbench.records import Record
 
+PAPER_CATEGORIES = (
+    "canonical",
+    "classic Kaggle",
+    "Kaggle challenge",
+    "recent research",
+    "code improvement",
+)
 REPORTED_KS = (1, 2, 3, 4, 5, 8, 10, 16, 32, 64, 100)
 
 
@@ -79,12 +86,13 @@ class Cell(Record):
 
 
 class Summary(Record):
-    """All cells, the overall cells, the settings of the runs, and warnings."""
+    """All cells, the means over all tasks and over each category, the settings of the runs, and warnings."""
 
     cells: tuple[Cell, ...]
     tasks: tuple[str, ...]
     agents: tuple[str, ...]
     overall: tuple[Cell, ...]
+    by_category: dict[str, tuple[Cell, ...]]  # category -> one cell per agent, the mean over its tasks
     settings: tuple[Setting, ...]
     warnings: tuple[str, ...]
 
@@ -148,21 +156,37 @@ def summarize_runs(runs: Sequence[Run]) -> Summary:
     agents = sorted({agent for _, agent in groups}, key=str.lower)
     values = {key: RunValues(groups[key]) for key in sorted(groups, key=lambda key: (key[0].lower(), key[1]))}
     cells = {key: build_cell(*key, run_values) for key, run_values in values.items()}
-    overall = []
-    for agent in agents:
-        keys = [key for key in cells if key[1] == agent]
-        overall.append(
-            _build_overall_cell(agent, [cells[key] for key in keys], [values[key] for key in keys])
-        )
     settings = collect_settings(runs)
+    categories = {setting.label: setting.category for setting in settings}
+
+    def mean_cells(labels: Sequence[str]) -> tuple[Cell, ...]:
+        keys = {agent: [key for key in cells if key[1] == agent and key[0] in labels] for agent in agents}
+        return tuple(
+            _build_overall_cell(agent, [cells[key] for key in own], [values[key] for key in own])
+            for agent, own in keys.items()
+            if own
+        )
+
+    overall = mean_cells(tasks)
+    by_category = {
+        category: mean_cells([label for label in tasks if categories[label] == category])
+        for category in sorted(set(categories.values()), key=_category_order)
+    }
     return Summary(
         cells=tuple(cells.values()),
         tasks=tuple(tasks),
         agents=tuple(agents),
-        overall=tuple(overall),
+        overall=overall,
+        by_category=by_category,
         settings=settings,
         warnings=(*collect_warnings(settings), *_caveat_warnings(overall, len(tasks))),
     )
+
+
+def _category_order(category: str) -> tuple[int, str]:
+    """The paper's categories in its order, then the others."""
+    position = PAPER_CATEGORIES.index(category) if category in PAPER_CATEGORIES else len(PAPER_CATEGORIES)
+    return position, category
 
 
 def build_cell(task: str, agent: str, values: RunValues) -> Cell:

@@ -2,13 +2,16 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from blake3 import blake3
 
 from mlagentbench.analysis.runs import Run
+from mlagentbench.errors import UsageError
 from mlagentbench.formatting import baseline_command
 from mlagentbench.records import Baseline, Better, DataKind, Levels, Record, Start
+from mlagentbench.task import Task
 
 SHORT_HASH_DIGITS = 8  # digits of a hash in labels and messages
 
@@ -42,6 +45,7 @@ class Setting(Record):
 
     task: str
     label: str
+    category: str
     edition: str
     metric: str
     better: Better
@@ -113,6 +117,7 @@ def _build_setting(label: str, runs: list[Run]) -> Setting:
     return Setting(
         task=runs[0].task,
         label=label,
+        category=_task_category(spec.task),
         edition=spec.edition,
         metric=spec.metric,
         better=spec.better,
@@ -130,6 +135,15 @@ def _build_setting(label: str, runs: list[Run]) -> Setting:
         limits=_sorted_unique(map(_describe_limits, runs)),
         runs=len(runs),
     )
+
+
+@cache
+def _task_category(name: str) -> str:
+    """The category of a task; "other" if the task is not installed here."""
+    try:
+        return Task.load(name).config.category
+    except UsageError:
+        return "other"
 
 
 def _describe_machine(run: Run) -> str:

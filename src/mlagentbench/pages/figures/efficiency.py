@@ -1,4 +1,4 @@
-"""Success against cost: one point per agent, with intervals."""
+"""Progress or success against cost: one point per agent, with intervals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from mlagentbench.pages.figures.style import (
     add_legend,
     assign_line_styles,
     create_figure,
+    fit_percent_axis,
     legend_height,
     set_compact_ticks,
     set_percent_ticks,
@@ -24,18 +25,18 @@ MAX_LINEAR_COST_RATIO = 20  # with a larger ratio of the costs, the axis is loga
 
 @dataclass(frozen=True)
 class EfficiencyPoint:
-    """The success rate and the cost per run of one agent, with their intervals."""
+    """The progress or success rate and the cost per run of one agent, with their intervals."""
 
     agent: str
-    success: float
-    success_interval: tuple[float, float]
+    value: float
+    value_interval: tuple[float, float]
     cost: float
     cost_interval: tuple[float, float]
 
 
 @styled_figure
-def draw_efficiency(points: Sequence[EfficiencyPoint], label: str, footer: str) -> Figure:
-    """Success against tokens, seconds or dollars per run; the best agents are in the upper left corner."""
+def draw_efficiency(points: Sequence[EfficiencyPoint], label: str, value_label: str, footer: str) -> Figure:
+    """Progress or success against the cost per run; the best agents are in the upper left corner."""
     agents = [point.agent for point in points]
     figure = create_figure(COLUMN_WIDTH_IN, 1.75 + legend_height(agents, COLUMN_WIDTH_IN), footer)
     axes = figure.subplots()
@@ -44,9 +45,9 @@ def draw_efficiency(points: Sequence[EfficiencyPoint], label: str, footer: str) 
         style = styles[point.agent]
         axes.errorbar(
             point.cost,
-            point.success,
+            point.value,
             xerr=_error_bar(point.cost, point.cost_interval),
-            yerr=_error_bar(point.success, point.success_interval),
+            yerr=_error_bar(point.value, point.value_interval),
             fmt=style["marker"],
             color=style["color"],
             elinewidth=0.8,
@@ -54,9 +55,9 @@ def draw_efficiency(points: Sequence[EfficiencyPoint], label: str, footer: str) 
             label=wrap_name(point.agent, MAX_LEGEND_LINE_CHARS),
         )
     _set_cost_scale(axes, [point.cost for point in points])
-    axes.set_ylim(-0.04, 1.04)
+    fit_percent_axis(axes, [bound for point in points for bound in point.value_interval])
     set_percent_ticks(axes)
-    axes.set(xlabel=label, ylabel="success")
+    axes.set(xlabel=label, ylabel=value_label)
     set_compact_ticks(axes)
     add_legend(figure, axes, COLUMN_WIDTH_IN)
     return figure

@@ -10,11 +10,13 @@ from matplotlib.figure import Figure
 from mlagentbench.pages.figures.style import (
     COLUMN_WIDTH_IN,
     MAX_LEGEND_LINE_CHARS,
+    MIN_FRACTION_SHOWN,
     MUTED_COLOR,
     PAGE_WIDTH_IN,
     add_legend,
     assign_line_styles,
     create_figure,
+    fit_percent_axis,
     legend_height,
     set_compact_ticks,
     set_integer_ticks,
@@ -25,8 +27,6 @@ from mlagentbench.pages.figures.style import (
 
 AxisScale = Literal["count", "share", "log"]
 MAX_PANEL_COLUMNS = 4
-# One state that is fifteen times worse than the starter would flatten everything else.
-MIN_IMPROVEMENT_SHOWN = -1.05
 MAX_MARKED_POINTS = 12  # longer curves have no markers
 
 
@@ -44,12 +44,13 @@ class Curve:
 def draw_curves(
     curves: Mapping[str, Curve], x_label: str, y_label: str, footer: str, scale: AxisScale = "count"
 ) -> Figure:
-    """Draw one panel with a y axis from 0 to 100%; the x axis is a count, a share, or logarithmic."""
+    """Draw one panel with a y axis of at least 0 to 100%; the x axis is a count, a share, or logarithmic."""
     figure = create_figure(COLUMN_WIDTH_IN, 1.75 + legend_height(curves, COLUMN_WIDTH_IN), footer)
     axes = figure.subplots()
     _draw_lines(axes, curves, list(curves))
     x_scale = "log" if scale == "log" else "linear"
-    axes.set(xlabel=x_label, ylabel=y_label, ylim=(-0.03, 1.03), xscale=x_scale)
+    axes.set(xlabel=x_label, ylabel=y_label, xscale=x_scale)
+    fit_percent_axis(axes, [value for curve in curves.values() for value in curve.y])
     if scale == "log":
         set_compact_ticks(axes)
     if scale == "count":
@@ -74,7 +75,7 @@ def draw_panels(tasks: Mapping[str, Mapping[str, Curve]], x_label: str, y_label:
         _draw_lines(axes, curves, agents)
         axes.axhline(0.0, color=MUTED_COLOR, linewidth=0.6)
         axes.set_title(wrap_name(task, 24))
-        axes.set_ylim(bottom=max(axes.get_ylim()[0], MIN_IMPROVEMENT_SHOWN))
+        axes.set_ylim(bottom=max(axes.get_ylim()[0], MIN_FRACTION_SHOWN - 0.05))
         set_integer_ticks(axes)
         set_percent_ticks(axes)
     for axes in panels[:, 0]:

@@ -24,6 +24,8 @@ MARKERS = "osD^vPX"  # one fewer than colors, so that the second round has other
 DASHES = ("-", "--", "-.", ":")
 LOW_COLOR, MIDDLE_COLOR, HIGH_COLOR = "#d55e00", "#f7f7f7", "#0072b2"
 POINTS_PER_INCH = 72
+# One state that is fifteen times worse than the starter would flatten everything else.
+MIN_FRACTION_SHOWN = -1.0
 MAX_LEGEND_LINE_CHARS = 40
 FOOTER_CHARS_PER_INCH = 23  # fits even with a wide font
 
@@ -146,6 +148,13 @@ def set_compact_ticks(axes: Axes) -> None:
 
     axes.xaxis.set_major_formatter(FuncFormatter(format_tick))
     axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def fit_percent_axis(axes: Axes, values: Sequence[float]) -> None:
+    """Show at least 0 to 100%, and more if values lie outside, down to MIN_FRACTION_SHOWN."""
+    low, high = max(min(0.0, *values), MIN_FRACTION_SHOWN), max(1.0, *values)
+    margin = 0.03 * (high - low)
+    axes.set_ylim(low - margin, high + margin)
 
 
 def set_percent_ticks(axes: Axes, axis: str = "y") -> None:

@@ -1,4 +1,4 @@
-"""Success and improvement as a function of steps and of time, over all runs with graded steps."""
+"""Progress, success and improvement over steps and over time, of all runs with graded steps."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ import numpy as np
 from mlagentbench.analysis.runs import Run
 from mlagentbench.analysis.settings import label_runs
 from mlagentbench.pages.figures.lines import Curve
+from mlagentbench.pages.site.ranking import Yardstick
 from mlagentbench.pages.site.run_digest import GradedStep, RunDigest
 from mlagentbench.pages.site.tables import DataTable
 
@@ -18,9 +19,11 @@ GradedSteps = tuple[GradedStep, ...]  # of one run
 
 @dataclass(frozen=True)
 class AnytimeCurves:
-    """Success by agent, and improvement by task and agent, over `graded_runs` runs."""
+    """Progress or success by agent, and progress or improvement by task and agent."""
 
     graded_runs: int
+    overall: str  # "progress" or "success"
+    per_task: Yardstick
     by_step: Mapping[str, Curve]
     by_time: Mapping[str, Curve]
     by_task: Mapping[str, Mapping[str, Curve]]
@@ -28,29 +31,35 @@ class AnytimeCurves:
     def to_table(self) -> DataTable:
         """The points of the curves over steps."""
         rows = [
-            {"task": task, "agent": agent, "step": step, "improvement": value}
+            {"task": task, "agent": agent, "step": step, self.per_task: value}
             for task, curves in self.by_task.items()
             for agent, curve in curves.items()
             for step, value in zip(curve.x, curve.y, strict=True)
         ]
         rows += [
-            {"task": "", "agent": agent, "step": step, "success": value}
+            {"task": "", "agent": agent, "step": step, self.overall: value}
             for agent, curve in self.by_step.items()
             for step, value in zip(curve.x, curve.y, strict=True)
         ]
-        return DataTable("anytime", "Improvement per task, and success over all tasks, after each step", rows)
+        title = f"{self.per_task.capitalize()} per task, and {self.overall} over all tasks, after each step"
+        return DataTable("anytime", title, rows)
 
 
 def build_anytime_curves(
-    runs: Sequence[Run], digests: Sequence[RunDigest], tasks: Sequence[str], agents: Sequence[str]
+    runs: Sequence[Run],
+    digests: Sequence[RunDigest],
+    tasks: Sequence[str],
+    agents: Sequence[str],
+    yardstick: Yardstick,
 ) -> AnytimeCurves:
-    """Average the graded runs; a state without a valid submission is no success and no improvement."""
+    """Average the graded runs; a state without a valid submission counts as zero."""
+    overall = "progress" if yardstick == "progress" else "success"
     groups: dict[TaskAndAgent, list[GradedSteps]] = {}
     for task, run, digest in zip(label_runs(runs), runs, digests, strict=True):
         if run.result and not run.is_fault and digest.graded_steps:
             groups.setdefault((task, run.agent_label), []).append(digest.graded_steps)
     if not groups:
-        return AnytimeCurves(0, {}, {}, {})
+        return AnytimeCurves(0, overall, yardstick, {}, {}, {})
     all_steps = [graded for group in groups.values() for graded_steps in group for graded in graded_steps]
     steps = np.arange(max(graded.step for graded in all_steps) + 1)
     longest = max(max(graded.seconds for graded in all_steps), 1e-3)
@@ -60,9 +69,15 @@ def build_anytime_curves(
     agents = [agent for agent in agents if agent in graded_agents]
     return AnytimeCurves(
         sum(map(len, groups.values())),
-        {agent: _mean_success_curve(groups, agent, steps, _step_number) for agent in agents},
-        {agent: _mean_success_curve(groups, agent, times, _elapsed_seconds) for agent in agents},
-        {task: _improvement_curves(groups, task, agents, steps) for task in tasks if task in graded_tasks},
+        overall,
+        yardstick,
+        {agent: _mean_curve(groups, agent, steps, _step_number, VALUES[overall]) for agent in agents},
+        {agent: _mean_curve(groups, agent, times, _elapsed_seconds, VALUES[overall]) for agent in agents},
+        {
+            task: _task_curves(groups, task, agents, steps, VALUES[yardstick])
+            for task in tasks
+            if task in graded_tasks
+        },
     )
 
 
@@ -74,37 +89,41 @@ def _elapsed_seconds(graded: GradedStep) -> float:
     return graded.seconds
 
 
-def _success_value(graded: GradedStep) -> float:
-    return float(graded.success)
+VALUES: Mapping[str, Callable[[GradedStep], float]] = {
+    "success": lambda graded: float(graded.success),
+    "improvement": lambda graded: graded.improvement or 0.0,
+    "progress": lambda graded: graded.progress or 0.0,
+}
 
 
-def _improvement_value(graded: GradedStep) -> float:
-    return graded.improvement or 0.0
-
-
-def _mean_success_curve(
+def _mean_curve(
     groups: Mapping[TaskAndAgent, list[GradedSteps]],
     agent: str,
     positions: np.ndarray,
     position_of: Callable[[GradedStep], float],
+    value_of: Callable[[GradedStep], float],
 ) -> Curve:
     task_means = [
-        _mean_over_runs(group, positions, position_of, _success_value)
+        _mean_over_runs(group, positions, position_of, value_of)
         for (_, group_agent), group in groups.items()
         if group_agent == agent
     ]
     return Curve(positions.tolist(), np.mean(task_means, axis=0).tolist())
 
 
-def _improvement_curves(
-    groups: Mapping[TaskAndAgent, list[GradedSteps]], task: str, agents: Sequence[str], steps: np.ndarray
+def _task_curves(
+    groups: Mapping[TaskAndAgent, list[GradedSteps]],
+    task: str,
+    agents: Sequence[str],
+    steps: np.ndarray,
+    value_of: Callable[[GradedStep], float],
 ) -> dict[str, Curve]:
     curves = {}
     for agent in agents:
         if group := groups.get((task, agent)):
             last_step = max(graded_steps[-1].step for graded_steps in group)
             own_steps = steps[: last_step + 1]
-            means = _mean_over_runs(group, own_steps, _step_number, _improvement_value)
+            means = _mean_over_runs(group, own_steps, _step_number, value_of)
             curves[agent] = Curve(own_steps.tolist(), means.tolist())
     return curves
 

@@ -4,7 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mlagentbench.analysis.compare import Comparison
 from mlagentbench.analysis.contamination import ContaminationGap, compute_contamination_gaps
+from mlagentbench.analysis.memory import compare_memory
 from mlagentbench.analysis.metrics import Cell, Summary, summarize_runs
 from mlagentbench.analysis.runs import Run
 from mlagentbench.pages.site import costs, ranking, report_figures, run_list
@@ -27,12 +29,14 @@ class ReportContent:
     overview: Overview
     summary: Summary
     agents: Sequence[str]
-    grids: Sequence[Grid]
+    yardstick: ranking.Yardstick
+    grids: Mapping[str, Grid]
     error_modes: ErrorModes
     anytime: AnytimeCurves
     judge_scores: JudgeScores | None
     ranking: Ranking | None
     gaps: Sequence[ContaminationGap]
+    memory: Sequence[Comparison]
     entries: Sequence[RunEntry]
     tables: Sequence[DataTable]
     figures: Sequence[ReportFigure]
@@ -68,25 +72,29 @@ class ReportContent:
 def build_content(runs: Sequence[Run], pages: Sequence[str], digests: Sequence[RunDigest]) -> ReportContent:
     """Compute all tables and figures; `pages` are the file names of the runs' pages."""
     overview, summary = build_overview(runs), summarize_runs(runs)
-    agents = ranking.order_agents(summary)
+    yardstick = ranking.choose_yardstick(runs)
+    agents = ranking.order_agents(summary, yardstick)
     grids = build_grids(summary, agents)
     error_modes = count_error_modes(runs, digests, agents)
-    anytime = build_anytime_curves(runs, digests, list(grids[0].tasks), agents)
+    anytime = build_anytime_curves(runs, digests, list(grids["success"].tasks), agents, yardstick)
     outcomes = ranking.collect_outcomes(runs)
-    ranked = ranking.rank_agents(outcomes, agents)
-    profiles = ranking.performance_profiles(summary, agents)
-    distributions = ranking.improvement_distributions(outcomes, agents)
+    ranked = ranking.rank_agents(outcomes, agents, yardstick)
+    profiles = ranking.performance_profiles(summary, agents, yardstick)
+    distributions = ranking.value_distributions(outcomes, agents, yardstick)
     entries = run_list.build_entries(runs, pages, digests)
-    points = {kind: costs.efficiency_points(runs, summary, agents, kind) for kind in costs.COST_KINDS}
+    points = {
+        kind: costs.efficiency_points(runs, summary, agents, kind, yardstick) for kind in costs.COST_KINDS
+    }
     figures = [
-        *report_figures.grid_figures(grids, overview.footer),
+        *report_figures.grid_figures(grids.values(), overview.footer),
         *report_figures.error_mode_figures(error_modes, overview.footer),
-        *report_figures.cost_figures(points, overview.footer),
+        *report_figures.cost_figures(points, yardstick, overview.footer),
         *report_figures.anytime_figures(anytime, overview.footer),
-        *report_figures.profile_figures(profiles, distributions, overview.footer),
+        *report_figures.profile_figures(profiles, distributions, yardstick, overview.footer),
     ]
     tables = [
         _cells_table(summary),
+        _category_table(summary),
         _settings_table(summary),
         error_modes.to_table(),
         costs.efficiency_table(summary, agents),
@@ -102,12 +110,14 @@ def build_content(runs: Sequence[Run], pages: Sequence[str], digests: Sequence[R
         overview=overview,
         summary=summary,
         agents=agents,
+        yardstick=yardstick,
         grids=grids,
         error_modes=error_modes,
         anytime=anytime,
         judge_scores=judge_scores,
         ranking=ranked,
         gaps=gaps,
+        memory=compare_memory(runs),
         entries=entries,
         tables=tables,
         figures=figures,
@@ -118,6 +128,15 @@ def _cells_table(summary: Summary) -> DataTable:
     title = "All metrics of every task and agent; rows with an empty task are means over tasks"
     rows = [dict(_flatten(cell.model_dump(mode="json"))) for cell in (*summary.cells, *summary.overall)]
     return DataTable("cells", title, rows)
+
+
+def _category_table(summary: Summary) -> DataTable:
+    rows = [
+        {"category": category, **dict(_flatten(cell.model_dump(mode="json", exclude={"task"})))}
+        for category, cells in summary.by_category.items()
+        for cell in cells
+    ]
+    return DataTable("categories", "All metrics by category of task: means over its tasks", rows)
 
 
 def _contamination_table(gaps: Sequence[ContaminationGap]) -> DataTable:

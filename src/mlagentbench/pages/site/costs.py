@@ -8,6 +8,7 @@ from mlagentbench.analysis.metrics import Cell, Summary
 from mlagentbench.analysis.runs import Run
 from mlagentbench.analysis.settings import label_runs
 from mlagentbench.pages.figures.efficiency import EfficiencyPoint
+from mlagentbench.pages.site.ranking import Yardstick
 from mlagentbench.pages.site.tables import DataTable
 from mlagentbench.records import Result
 
@@ -17,7 +18,7 @@ COST_AXIS_LABELS = {"seconds": "seconds per run", "tokens": "tokens per run", "d
 
 
 def efficiency_points(
-    runs: Sequence[Run], summary: Summary, agents: Sequence[str], kind: CostKind
+    runs: Sequence[Run], summary: Summary, agents: Sequence[str], kind: CostKind, yardstick: Yardstick
 ) -> list[EfficiencyPoint]:
     """One point per agent: means over tasks with bootstrap intervals; empty if all costs are zero."""
     costs: dict[str, dict[str, list[float]]] = {}
@@ -26,7 +27,9 @@ def efficiency_points(
             costs.setdefault(run.agent_label, {}).setdefault(task, []).append(_cost(run.result, kind))
     overall = {cell.agent: cell for cell in summary.overall}
     candidates = [
-        _efficiency_point(overall[agent], list(costs[agent].values())) for agent in agents if agent in costs
+        _efficiency_point(overall[agent], list(costs[agent].values()), yardstick)
+        for agent in agents
+        if agent in costs
     ]
     points = [point for point in candidates if point]
     return points if any(point.cost for point in points) else []
@@ -36,16 +39,18 @@ def _cost(result: Result, kind: CostKind) -> float:
     return {"seconds": result.seconds, "tokens": float(result.tokens), "dollars": result.dollars}[kind]
 
 
-def _efficiency_point(cell: Cell, costs_by_task: Sequence[Sequence[float]]) -> EfficiencyPoint | None:
-    rate = cell.success_rate
-    if rate.value is None:
+def _efficiency_point(
+    cell: Cell, costs_by_task: Sequence[Sequence[float]], yardstick: Yardstick
+) -> EfficiencyPoint | None:
+    estimate = cell.progress if yardstick == "progress" else cell.success_rate
+    if estimate.value is None:
         return None
     cost = sum(sum(costs) / len(costs) for costs in costs_by_task) / len(costs_by_task)
     cost_low, cost_high = (
         cost if bound is None else bound for bound in statistics.stratified_interval(costs_by_task)
     )
-    success_low, success_high = (rate.value if bound is None else bound for bound in (rate.low, rate.high))
-    return EfficiencyPoint(cell.agent, rate.value, (success_low, success_high), cost, (cost_low, cost_high))
+    low, high = (estimate.value if bound is None else bound for bound in (estimate.low, estimate.high))
+    return EfficiencyPoint(cell.agent, estimate.value, (low, high), cost, (cost_low, cost_high))
 
 
 def efficiency_table(summary: Summary, agents: Sequence[str]) -> DataTable:
@@ -60,6 +65,7 @@ def _efficiency_row(cell: Cell) -> dict[str, Any]:
         "agent": cell.agent,
         "tasks": cell.tasks,
         "runs": cell.counted,
+        "progress": cell.progress.value,
         "success": cell.improved_rate.value,
         "success beyond noise": cell.success_rate.value,
     }

@@ -22,6 +22,11 @@ class ErrorModes:
         """The fraction of an agent's runs in which a kind occurs."""
         return self.counts[agent][kind] / self.runs[agent]
 
+    def most_frequent(self, agent: str, count: int = 3) -> list[tuple[str, float]]:
+        """The titles and shares of an agent's most frequent errors."""
+        kinds = [kind for kind, runs in self.counts[agent].most_common(count) if runs]
+        return [(self.titles[kind], self.share(agent, kind)) for kind in kinds]
+
     def to_table(self) -> DataTable:
         """Counts by kind and agent."""
         rows = [

@@ -1,4 +1,4 @@
-"""Success and improvement in the layout of the paper: tasks by agents, next to the paper's own columns."""
+"""Progress, success and improvement as tables of tasks by agents, next to the paper's own columns."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -127,8 +127,8 @@ def order_tasks(summary: Summary) -> dict[str, str]:
     return {label: task_names[label] for label in labels}
 
 
-def build_grids(summary: Summary, agents: Sequence[str]) -> tuple[Grid, Grid, Grid]:
-    """Success by the paper's criterion, success beyond noise, and improvement over valid submissions."""
+def build_grids(summary: Summary, agents: Sequence[str]) -> dict[str, Grid]:
+    """Success by the paper's criterion, success beyond noise, improvement over valid submissions, progress."""
     paper_tasks = paper.load_success_rates().tasks
     has_paper_task = not {setting.task for setting in summary.settings}.isdisjoint(paper_tasks)
     paper_rates = paper.load_success_rates() if has_paper_task else None
@@ -151,11 +151,19 @@ def build_grids(summary: Summary, agents: Sequence[str]) -> tuple[Grid, Grid, Gr
     success = "Success: more than 10% better than the starter"
     beyond_noise = "Success beyond noise"
     improvement = "Improvement over the starter among valid submissions"
-    return (
+    progress = "Progress from the starter (0) to the expert (100)"
+    grids = [
         build_grid("success", success, _improved_cell, paper_rates, signed=False),
         build_grid("success-beyond-noise", beyond_noise, _success_cell, None, signed=False),
         build_grid("improvement", improvement, _improvement_cell, paper_improvements, signed=True),
-    )
+    ]
+    if any(cell.progress.value is not None for cell in summary.cells):
+        grids.append(build_grid("progress", progress, _progress_cell, None, signed=False))
+    return {grid.name: grid for grid in grids}
+
+
+def _progress_cell(cell: Cell) -> GridCell:
+    return _grid_cell(cell, cell.progress, f"{cell.valid}/{cell.counted} valid" if cell.counted else "")
 
 
 def _improved_cell(cell: Cell) -> GridCell:

@@ -79,7 +79,7 @@ def _prepare_output_dir(out: Path) -> None:
 def _render_files(content: ReportContent) -> dict[str, bytes]:
     about, editions = content.overview.footer, content.editions_text
     files: dict[str, bytes] = {}
-    for grid in content.grids:
+    for grid in content.grids.values():
         files |= {f"tables/{name}": data for name, data in grid.files(about, editions).items()}
     for table in content.tables:
         files |= {f"tables/{name}": data for name, data in table.files(about).items()}
@@ -87,9 +87,17 @@ def _render_files(content: ReportContent) -> dict[str, bytes]:
         files |= {f"figures/{figure.name}.{extension}": data for extension, data in figure.files.items()}
     description = f"All tables in this folder: {about}.\n{content.overview.paragraph}\n"
     files["tables/ABOUT.txt"] = description.encode()
-    index = render_page("site/index.html", styles=["site/site.css"], scripts=["site/site.js"], report=content)
     # The index comes last, so that everything it links to exists.
-    return {**files, "index.html": index.encode()}
+    for name, index_link in (("summary.html", "index.html"), ("index.html", "")):
+        page = render_page(
+            f"site/{name}",
+            styles=["site/site.css"],
+            scripts=["site/site.js"],
+            report=content,
+            index_link=index_link,
+        )
+        files[name] = page.encode()
+    return files
 
 
 def _throttle(progress: ProgressCallback) -> ProgressCallback:

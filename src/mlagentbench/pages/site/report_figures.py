@@ -1,6 +1,6 @@
 """All figures of a report, each with a caption and a footer that says what it is based on."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from markupsafe import Markup
@@ -14,6 +14,7 @@ from mlagentbench.pages.site.anytime_curves import AnytimeCurves
 from mlagentbench.pages.site.costs import COST_AXIS_LABELS, CostKind
 from mlagentbench.pages.site.error_modes import ErrorModes
 from mlagentbench.pages.site.grids import Grid
+from mlagentbench.pages.site.ranking import Yardstick
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class ReportFigure:
         return inline_svg(self.files["svg"], self.caption)
 
 
-def grid_figures(grids: Sequence[Grid], footer: str) -> Iterator[ReportFigure]:
+def grid_figures(grids: Iterable[Grid], footer: str) -> Iterator[ReportFigure]:
     """Heat maps as files; the page itself shows the grids as colored tables."""
     for grid in grids:
         cells = [[grid.cell(task, agent) for agent in grid.agents] for task in grid.rows]
@@ -59,46 +60,49 @@ def error_mode_figures(error_modes: ErrorModes, footer: str) -> Iterator[ReportF
 
 
 def cost_figures(
-    points_by_kind: Mapping[CostKind, Sequence[EfficiencyPoint]], footer: str
+    points_by_kind: Mapping[CostKind, Sequence[EfficiencyPoint]], yardstick: Yardstick, footer: str
 ) -> Iterator[ReportFigure]:
-    """Success against cost; a kind of cost that is zero everywhere has no figure."""
+    """Progress or success against cost; a kind of cost that is zero everywhere has no figure."""
     for kind, points in points_by_kind.items():
         if points:
             label = COST_AXIS_LABELS[kind]
-            caption = f"Success beyond noise against {label}; means over tasks with 95% intervals"
-            yield ReportFigure(f"efficiency-{kind}", caption, "costs", draw_efficiency(points, label, footer))
+            value, name = ("progress", "Progress") if yardstick == "progress" else ("success", "Success beyond noise")
+            caption = f"{name} against {label}; means over tasks with 95% intervals"
+            files = draw_efficiency(points, label, value, footer)
+            yield ReportFigure(f"efficiency-{kind}", caption, "costs", files)
 
 
 def anytime_figures(anytime: AnytimeCurves, footer: str) -> Iterator[ReportFigure]:
-    """Curves of success and improvement over steps and time."""
+    """Curves of progress, or of success and improvement, over steps and time."""
     if not anytime.graded_runs:
         return
     footer = f"{anytime.graded_runs} runs with graded steps · {footer}"
-    success = "Fraction of runs whose current state is a success beyond noise"
-    by_step = draw_curves(anytime.by_step, "step", "success", footer)
-    yield ReportFigure("anytime-steps", f"{success}, by step; mean over tasks", "anytime", by_step)
-    by_time = draw_curves(anytime.by_time, "seconds", "success", footer, scale="log")
-    yield ReportFigure("anytime-time", f"{success}, by time; mean over tasks", "anytime", by_time)
-    by_task = draw_panels(anytime.by_task, "step", "improvement", footer)
-    caption = "Improvement over the starter by step; mean over runs; axis cut off below −100%"
+    overall = {
+        "progress": "Progress of the current state",
+        "success": "Fraction of runs whose current state is a success beyond noise",
+    }[anytime.overall]
+    by_step = draw_curves(anytime.by_step, "step", anytime.overall, footer)
+    yield ReportFigure("anytime-steps", f"{overall}, by step; mean over tasks", "anytime", by_step)
+    by_time = draw_curves(anytime.by_time, "seconds", anytime.overall, footer, scale="log")
+    yield ReportFigure("anytime-time", f"{overall}, by time; mean over tasks", "anytime", by_time)
+    by_task = draw_panels(anytime.by_task, "step", anytime.per_task, footer)
+    caption = f"{anytime.per_task.capitalize()} by step; mean over runs; axis cut off below −100%"
     yield ReportFigure("anytime-tasks", caption, "anytime", by_task, wide=len(anytime.by_task) > 1)
 
 
 def profile_figures(
-    profiles: Mapping[str, Curve], distributions: Mapping[str, Curve], footer: str
+    profiles: Mapping[str, Curve], distributions: Mapping[str, Curve], yardstick: Yardstick, footer: str
 ) -> Iterator[ReportFigure]:
-    """Performance profiles and distributions of improvements."""
+    """Performance profiles and distributions of progress or improvements."""
     if any(any(curve.y) for curve in profiles.values()):
         files = draw_curves(
             profiles, "distance from the best agent", "fraction of tasks", footer, scale="share"
         )
-        caption = (
-            "Performance profile: fraction of tasks with a mean improvement within x of the best agent’s"
-        )
+        caption = f"Performance profile: fraction of tasks with a mean {yardstick} within x of the best agent’s"
         yield ReportFigure("profile", caption, "profile", files)
     if distributions:
         files = draw_curves(
-            distributions, "improvement over the starter", "fraction of runs", footer, scale="share"
+            distributions, yardstick, "fraction of runs", footer, scale="share"
         )
-        caption = "Distribution: fraction of runs that improve by more than x; mean over tasks"
+        caption = f"Distribution: fraction of runs with a {yardstick} above x; mean over tasks"
         yield ReportFigure("distribution", caption, "profile", files)

@@ -23,12 +23,13 @@ SOURCE_PACKAGES = ("analysis", "process", "pages")
 
 
 class GradedStep(Record):
-    """A graded step: its time, its improvement over the starter, and whether it is a success beyond noise."""
+    """A graded step: its time, its improvement and progress, and whether it is a success beyond noise."""
 
     step: int
     seconds: float
     improvement: float | None
     success: bool
+    progress: float | None = None
 
 
 class RunDigest(Record):
@@ -89,6 +90,7 @@ def _graded_steps(run: Run) -> tuple[GradedStep, ...]:
             seconds=point.seconds,
             improvement=point.improvement,
             success=is_success(point.score),
+            progress=point.progress,
         )
         for point in build_curve(run)
     )

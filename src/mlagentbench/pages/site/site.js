@@ -39,6 +39,7 @@
     }
   }
   const input = document.getElementById("filter");
+  if (!input) return;  // a page without the list of runs
   const counter = document.getElementById("shown-runs");
   const list = [...document.getElementById("run-list").tBodies[0].rows];
   const rows = list.map((row) => [row, row.textContent.toLowerCase()]);
