@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
-from rich.markdown import Markdown
 
 from mlagentbench.errors import UsageError
 from mlagentbench.formatting import format_command, format_score
@@ -126,4 +125,9 @@ def show_task(name: str, as_json: bool) -> None:
         for line in _describe_levels(edition.levels):
             console.print(f"  {line}")
     console.print()
-    console.print(Markdown(description) if console.is_terminal else description.rstrip())
+    if not console.is_terminal:
+        console.print(description.rstrip())
+        return
+    from rich.markdown import Markdown  # every run would import it and its parser
+
+    console.print(Markdown(description))

@@ -5,7 +5,6 @@ from textwrap import indent
 
 from rich.console import Console
 from rich.panel import Panel
-from rich.syntax import Syntax
 from rich.text import Text
 
 from mlagentbench.formatting import (
@@ -117,6 +116,8 @@ def show_diff(diff: str, console: Console) -> None:
     if not diff:
         console.print("no files changed")
     elif console.is_terminal:
+        from rich.syntax import Syntax  # every run would import it and pygments
+
         console.print(Syntax(strip_control_chars(diff), "diff", background_color="default"))
     else:
         print(diff, end="")
