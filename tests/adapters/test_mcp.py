@@ -16,12 +16,14 @@ from urllib.request import Request, urlopen
 
 import pytest
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
+from mcp.server import Server
 from mcp.types import CallToolResult
 
 from mlagentbench.adapters.mcp import run_server
 from mlagentbench.adapters.mcp.served_run import describe_new_run
 from mlagentbench.environment.problem_statement import build_problem_statement
 from mlagentbench.runner.folder import RunFolder
+from mlagentbench.runner.session import open_session
 from mlagentbench.runner.setup import Setup
 from mlagentbench.runner.verify import verify_run
 from mlagentbench.system.cache import cache_dir
@@ -53,6 +55,20 @@ def over_stdio(log: Path, play: Play, *args: object, mode: str = "auto") -> None
         raise AssertionError(f"stderr of the server: {log.read_text()}") from error
 
 
+def in_memory(setup: Setup, folder: Path, play: Play) -> None:
+    """Run a client and a server in this process, without a transport; importing them takes a second."""
+
+    def never_open(progress: object) -> NoReturn:
+        raise AssertionError
+
+    description = describe_new_run(setup.task, "open", "", "starter", {}, False, never_open)
+    server = run_server.RunServer(description)
+    with open_session(setup, "mcp", folder) as session:
+        server.attach(session)
+        connect(server.server, play)
+        session.suspend()
+
+
 @contextmanager
 def over_http(*args: object) -> Iterator[tuple["subprocess.Popen[str]", str]]:
     """A server whose run is ready, and its address."""
@@ -82,7 +98,7 @@ def read_until_ready(server: "subprocess.Popen[str]") -> str:
     return lines
 
 
-def connect(address: str, play: Play, mode: str = "auto") -> None:
+def connect(address: str | Server, play: Play, mode: str = "auto") -> None:
     async def main() -> None:
         async with Client(address, mode=mode) as client:
             await play(client)
@@ -142,10 +158,11 @@ def test_a_client_over_http_completes_a_run(toy: Path, tmp_path: Path) -> None:
     check_won(tmp_path / "run")
 
 
-def test_reading_the_description_is_free_and_reading_a_file_costs_a_step(toy: Path, tmp_path: Path) -> None:
+def test_reading_the_description_is_free_and_reading_a_file_costs_a_step(
+    toy: Path, tmp_path: Path, setup: Setup
+) -> None:
     async def play(client: Client) -> None:
-        while len(resources := (await client.list_resources()).resources) == 1:
-            pass  # the run is not ready
+        resources = (await client.list_resources()).resources
         spec = RunFolder(tmp_path / "run").spec
         statement = build_problem_statement(Task.load(str(toy)), spec.edition, spec.limits, spec.hardware)
         assert client.instructions and statement.strip() in client.instructions
@@ -167,7 +184,7 @@ def test_reading_the_description_is_free_and_reading_a_file_costs_a_step(toy: Pa
         with pytest.raises(MCPError, match="No such prompt"):
             await client.get_prompt("play")
 
-    over_stdio(tmp_path / "log", play, toy, "--out", tmp_path / "run")
+    in_memory(setup, tmp_path / "run", play)
     assert [step.failed for step in RunFolder(tmp_path / "run").steps()] == [False, False, False, True, True]
 
 
@@ -177,7 +194,7 @@ async def read(client: Client, uri: str) -> str:
     return str(contents.text)
 
 
-def test_invalid_arguments_are_failed_steps_with_a_reason(toy: Path, tmp_path: Path) -> None:
+def test_invalid_arguments_are_failed_steps_with_a_reason(tmp_path: Path, setup: Setup) -> None:
     async def play(client: Client) -> None:
         for name, args, reason in (
             ("execute_script", {"script": "train.py"}, "script_name is missing"),
@@ -193,11 +210,11 @@ def test_invalid_arguments_are_failed_steps_with_a_reason(toy: Path, tmp_path: P
             assert answer.is_error and reason in texts(answer)[0]
         assert texts(answer)[1].startswith("[16 of 20 steps")
 
-    over_stdio(tmp_path / "log", play, toy, "--out", tmp_path / "run")
+    in_memory(setup, tmp_path / "run", play)
     assert [step.failed for step in RunFolder(tmp_path / "run").steps()] == [True] * 4
 
 
-def test_parallel_calls_are_served_one_at_a_time(toy: Path, tmp_path: Path) -> None:
+def test_parallel_calls_are_served_one_at_a_time(tmp_path: Path, setup: Setup) -> None:
     code = (
         "import os\nassert not os.path.exists('busy')\n"
         "open('busy', 'w').close()\nos.remove('busy')\nprint('alone')\n"
@@ -210,8 +227,7 @@ def test_parallel_calls_are_served_one_at_a_time(toy: Path, tmp_path: Path) -> N
         assert all(texts(answer)[0].endswith("alone") for answer in answers)
         assert len({texts(answer)[1].partition(" steps")[0] for answer in answers}) == 5
 
-    with over_http(toy, "--out", tmp_path / "run") as (_, address):
-        connect(address, play)
+    in_memory(setup, tmp_path / "run", play)
     assert [step.number for step in RunFolder(tmp_path / "run").steps()] == [1, 2, 3, 4, 5, 6]
 
 
