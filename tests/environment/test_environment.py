@@ -369,11 +369,11 @@ def test_a_resumed_run_replays_its_record_and_continues(open_env: OpenEnv, do: D
 def test_the_time_of_a_replay_is_not_counted(open_env: OpenEnv, do: Do) -> None:
     env = open_env(hours=2 / 3600)
     for number in range(3):
-        do(env, "Python REPL", command=f"import time; time.sleep(0.3); x = {number}")
+        do(env, "Python REPL", command=f"import time; time.sleep(0.15); x = {number}")
     used = env.steps[-1].clock
     env = open_env()
     for number in range(3):
-        do(env, "Python REPL", command=f"import time; time.sleep(0.3); x = {number}")
+        do(env, "Python REPL", command=f"import time; time.sleep(0.15); x = {number}")
     assert used <= env.elapsed_seconds < used + 0.2
     assert do(env, "Python REPL", command="x") == "2"
 
