@@ -1,8 +1,6 @@
 """Runs of ours as logs of Inspect, read by Inspect."""
 
 import math
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -97,11 +95,10 @@ def test_an_unfinished_run_can_be_exported(env, do, tmp_path):
     assert (read.status, len(read.samples[0].messages)) == ("started", 3)
 
 
-def test_inspects_viewer_lists_the_exported_log(play, tmp_path):
+def test_inspects_viewer_lists_the_exported_log(play, cli, tmp_path):
     result = play(lambda env: env.step(Call(action="Final Answer", args={"final_answer": "x"})))
     log = tmp_path / "logs" / "a.eval"
-    command = [sys.executable, "-m", "mlagentbench", "export", result.folder, "--to", "inspect", "-o", log]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = cli("export", result.folder, "--to", "inspect", "-o", log)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{log}\n", "")
     assert zipfile.is_zipfile(tmp_path / "logs" / "a.eval")
     assert [Path(found.name).name for found in list_eval_logs(str(tmp_path / "logs"))] == ["a.eval"]
