@@ -67,7 +67,7 @@ gallery: .venv/installed-dev bubblewrap chromium prepare  ## run some agents and
 	@$(BIN)/mlagentbench batch benchmarks/gallery-model.toml --out runs/gallery-model
 	@$(BIN)/python benchmarks/gallery.py runs/gallery runs/gallery-model --grade-steps
 
-prove: .venv/installed bubblewrap prepare  ## run floor, baseline, tuner and reference on every task, print the table
+prove: .venv/installed bubblewrap prepare  ## run the solutions of every task, check that its levels are in order, print the table; hours
 	@$(BIN)/python benchmarks/prove.py
 
 audit: .venv/installed bubblewrap prepare  ## run scripted attacks against every task, print what they gained

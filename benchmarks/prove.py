@@ -1,6 +1,13 @@
-"""Validates every task: nothing and the baseline never succeed, the reference always does. Prints a table.
+"""Validates every task: its levels are in order, and only better work succeeds. Prints a table.
 
     python benchmarks/prove.py [TASK ...] [--seeds 5] [--edition open] [--out FOLDER]
+
+Runs, all in the sandbox:
+- `baseline` from the starter, and `nothing` from each start: none may succeed;
+- `tuner` from the starter, for comparison;
+- `baseline` from the reference, which runs the unchanged reference: it must succeed when it is compared with
+  the starter, and must not when it is compared with itself;
+- `expert` from the reference: it must succeed, and must not when it is compared with itself and the ceiling.
 
 Runs that take over a minute use one seed only. With --out the runs are kept, and finished ones are not
 repeated. Exits with 1 if a task is not valid.
@@ -11,12 +18,15 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from mlagentbench.errors import UsageError
-from mlagentbench.formatting import format_percent, format_score
-from mlagentbench.records import Baseline, Result
+from mlagentbench.formatting import format_score
+from mlagentbench.grading.verdict import SIGNIFICANCE_LEVEL, gain_p_value, judge_score
+from mlagentbench.records import STARTS, AgentSpec, Baseline, Better, Levels, Limits, Result, Start
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.setup import Setup, prepare_setup
 from mlagentbench.runner.start import start_run
@@ -27,13 +37,13 @@ SLOW_RUN_S = 60
 TUNER_LIMITS = {"steps": 10, "hours": 0.02}  # enough to show that an improvement is possible
 COLUMNS = (
     "task",
-    "baseline",
-    "nothing",
-    "baseline agent",
+    "starter",
     "tuner",
     "reference",
-    "improvement",
-    "success",
+    "expert",
+    "ceiling",
+    "progress of tuner, reference, expert",
+    "successes",
     "seconds",
     "grading",
 )
@@ -45,7 +55,8 @@ def print_progress(line: str) -> None:
 
 def run_once(setup: Setup, agent: str, seed: int, limits: dict[str, Any], out: Path) -> Result:
     """Run an agent once, or return the result of an earlier run."""
-    folder = out / f"{setup.task.name}.{agent}.s{seed}"
+    start = "" if setup.start == "starter" else f".from-{setup.start}"
+    folder = out / f"{setup.task.name}.{agent}{start}.s{seed}"
     earlier = RunFolder(folder).result if (folder / "result.json").is_file() else None
     if earlier and earlier.hashes != setup.hashes:
         raise UsageError(f"{folder} was run with other task, data or code versions. Choose another --out.")
@@ -63,10 +74,36 @@ def run_seeds(
         verdict = "success" if result.success else "no success"
         outcome = f"score {format_score(result.score)}, {verdict} {result.note}"
         seconds = f"{result.seconds:.1f} s + {result.grading_seconds:.1f} s"
-        print_progress(f"{setup.task.name}: {agent}, seed {seed}: {outcome}, {seconds}")
+        who = f"{agent} from the {setup.start}, seed {seed}"
+        print_progress(f"{setup.task.name}: {who}: {outcome}, {seconds}")
         if result.seconds + result.grading_seconds > SLOW_RUN_S:
             break
     return results
+
+
+def find_disorder(levels: Levels, better: Better) -> Iterator[str]:
+    """Say which levels are missing, or not better than the one below beyond noise."""
+    for lower, higher in pairwise(STARTS):
+        below, above = levels.solution(lower), levels.solution(higher)
+        if below is None or above is None:
+            yield f"{lower} or {higher} was not measured"
+        elif gain_p_value(_signed(above.mean - below.mean, better), below) >= SIGNIFICANCE_LEVEL:
+            yield f"the {higher} is not better than the {lower} beyond noise"
+    if levels.expert and levels.ceiling and _signed(levels.expert.mean - levels.ceiling.score, better) > 0:
+        yield "the expert is better than the ceiling"
+
+
+def _signed(difference: float, better: Better) -> float:
+    return difference if better == "higher" else -difference
+
+
+def succeeds_from(result: Result, setup: Setup, start: Start) -> bool:
+    """Whether this score would be a success in a run from another start."""
+    if result.score is None:
+        return False
+    spec = setup.create_run_spec(AgentSpec(agent="baseline"), 0, Limits())
+    verdict = judge_score(result.score, spec.replace(start=start, baseline=setup.levels.solution(start)))
+    return bool(verdict and verdict.success)
 
 
 def format_scores(results: list[Result]) -> str:
@@ -77,35 +114,54 @@ def format_scores(results: list[Result]) -> str:
     return format_score(statistics.mean(scores)) + spread
 
 
-def format_successes(results: list[Result]) -> str:
-    return f"{sum(result.success for result in results)}/{len(results)}"
-
-
-def _format_baseline(baseline: Baseline | None) -> str:
-    if baseline is None:
+def format_level(level: Baseline | None) -> str:
+    if level is None:
         return "not measured"
-    return f"{format_score(baseline.mean)} ± {format_score(baseline.sd)} (n = {baseline.n})"
+    return f"{format_score(level.mean)} ± {format_score(level.sd)} (n = {level.n})"
 
 
-def validate_task(name: str, edition: str, seeds: int, out: Path) -> tuple[tuple[str, ...], bool]:
-    """Return one row of the table, and whether the task is valid."""
-    setup = prepare_setup(name, edition, "bwrap", print_progress)
-    nothing = run_seeds(setup, "nothing", 1, out)
-    baseline = run_seeds(setup, "baseline", seeds, out)
-    tuner = run_seeds(setup, "tuner", 1, out, TUNER_LIMITS)
-    reference = run_seeds(setup, "reference", seeds, out)
-    by_agent = {"nothing": nothing, "baseline": baseline, "tuner": tuner, "reference": reference}
+def mean_progress(results: list[Result]) -> str:
+    values = [result.progress for result in results if result.progress is not None]
+    return f"{statistics.mean(values):.0%}" if values else "-"
+
+
+def validate_task(name: str, edition: str, seeds: int, out: Path) -> tuple[tuple[str, ...], list[str]]:
+    """Return one row of the table, and what is wrong with the task."""
+    starter, reference, expert = (
+        prepare_setup(name, edition, "bwrap", print_progress, start=start) for start in STARTS
+    )
+    nothing = [run_once(setup, "nothing", 0, {}, out) for setup in (starter, reference, expert)]
+    baselines = run_seeds(starter, "baseline", seeds, out)
+    tuner = run_seeds(starter, "tuner", 1, out, TUNER_LIMITS)
+    references = run_seeds(reference, "baseline", seeds, out)
+    experts = run_seeds(reference, "expert", seeds, out)
+    expected = {
+        "nothing": ([result.success for result in nothing], False),
+        "baseline": ([result.success for result in baselines], False),
+        "reference": ([succeeds_from(result, starter, "starter") for result in references], True),
+        "reference from the reference": ([result.success for result in references], False),
+        "expert from the reference": ([result.success for result in experts], True),
+        "expert from the expert": ([succeeds_from(result, expert, "expert") for result in experts], False),
+    }
+    problems = list(find_disorder(starter.levels, starter.task.config.better))
+    for who, (successes, wanted) in expected.items():
+        if any(success != wanted for success in successes):
+            problems.append(f"{who}: {sum(successes)} of {len(successes)} succeed")
+    groups = {"baseline": baselines, "tuner": tuner, "reference": references, "expert": experts}
+    ceiling = starter.levels.ceiling
     row = (
         name,
-        _format_baseline(setup.task.edition(edition).levels.starter),
-        *(format_scores(results) for results in by_agent.values()),
-        format_percent(statistics.mean(result.improvement or 0.0 for result in reference)),
-        ", ".join(format_successes(results) for results in by_agent.values()),
-        ", ".join(f"{statistics.mean(r.seconds for r in results):.0f}" for results in by_agent.values()),
-        f"{max(r.grading_seconds for results in by_agent.values() for r in results):.0f}",
+        f"{format_level(starter.levels.starter)}; here {format_scores(baselines)}",
+        format_scores(tuner),
+        f"{format_level(starter.levels.reference)}; here {format_scores(references)}",
+        f"{format_level(starter.levels.expert)}; here {format_scores(experts)}",
+        format_score(ceiling.score) if ceiling else "none",
+        ", ".join(mean_progress(results) for results in (tuner, references, experts)),
+        ", ".join(f"{sum(successes)}/{len(successes)}" for successes, _ in expected.values()),
+        ", ".join(f"{statistics.mean(r.seconds for r in results):.0f}" for results in groups.values()),
+        f"{max(r.grading_seconds for results in groups.values() for r in results):.0f}",
     )
-    floor_succeeds = any(result.success for result in nothing + baseline)
-    return row, not floor_succeeds and all(result.success for result in reference)
+    return row, problems
 
 
 def main() -> int:
@@ -118,12 +174,12 @@ def main() -> int:
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     started = time.monotonic()
-    rows, invalid = [], []
+    rows, problems = [], []
     with tempfile.TemporaryDirectory(prefix="mlagentbench-prove-") as folder:
         for name in args.tasks:
-            row, is_valid = validate_task(name, args.edition, args.seeds, args.out or Path(folder))
+            row, found = validate_task(name, args.edition, args.seeds, args.out or Path(folder))
             rows.append(row)
-            invalid += [] if is_valid else [name]
+            problems += [f"{name} is NOT valid: {problem}" for problem in found]
     print("| " + " | ".join(COLUMNS) + " |\n|" + "---|" * len(COLUMNS))
     for row in rows:
         print("| " + " | ".join(row) + " |")
@@ -131,10 +187,16 @@ def main() -> int:
     print(
         f"\n{machine.cores} cores, {machine.cpu}; {(time.monotonic() - started) / 60:.0f} minutes in total."
     )
-    print("Success and seconds: nothing, baseline, tuner, reference. Grading: maximum seconds.")
-    for name in invalid:
-        print_progress(f"{name} is NOT valid")
-    return 1 if invalid else 0
+    print(
+        "Levels: task.toml; here: these runs. Seconds: baseline, tuner, reference, expert. Grading: maximum."
+    )
+    print(
+        "Successes: nothing, baseline, reference (from the starter, from itself), expert (from the reference,"
+        " from itself); must be none, none, all, none, all, none."
+    )
+    for problem in problems:
+        print_progress(problem)
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":
