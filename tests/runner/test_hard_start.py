@@ -5,11 +5,14 @@ import shutil
 
 import pytest
 
+import mlagentbench
 from mlagentbench.analysis.leaderboard import build_leaderboard
 from mlagentbench.analysis.runs import read_runs
 from mlagentbench.analysis.settings import label_runs
 from mlagentbench.errors import UsageError
-from mlagentbench.records import Baseline
+from mlagentbench.records import Baseline, Call
+from mlagentbench.runner.batch.local_runner import prepare_setups
+from mlagentbench.runner.batch.plan import read_plan
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.setup import prepare_setup
 from mlagentbench.runner.start import measure_baseline, start_run
@@ -109,3 +112,27 @@ def test_a_wrong_start_is_a_usage_error(cli, toy, tmp_path):
     assert done.returncode == 2 and "Available: starter, reference, expert." in done.stderr
     done = cli("run", toy, "--start", "expert", "--out", tmp_path / "run")
     assert done.returncode == 2 and "has no folder expert" in done.stderr
+
+
+def test_a_plan_takes_a_start(task, tmp_path):
+    plan = {"tasks": [str(task)], "agents": ["expert"], "sandbox": "bwrap"}
+    jobs = read_plan(None, {**plan, "start": "reference"}).expand_jobs()
+    setups = prepare_setups(jobs, ignore)
+    assert [setup.start for setup in setups.values()] == ["reference"]
+    assert jobs[0].name != read_plan(None, plan).expand_jobs()[0].name
+    with pytest.raises(UsageError, match="start"):
+        read_plan(None, {**plan, "start": "exprt"})
+
+
+def test_a_session_a_gym_environment_and_an_inspect_task_take_a_start(task, tmp_path):
+    from mlagentbench.adapters.gym import ResearchEnv
+    from mlagentbench.adapters.inspect.tasks import create_task
+
+    with mlagentbench.session(str(task), out=tmp_path / "run", start="expert") as session:
+        step = session.step(Call(action="Read File", args={"file_name": "train.py"}))
+    assert step.observation == (task / "expert" / "train.py").read_text()
+    assert session.result and session.result.start == "expert"
+    assert ResearchEnv(str(task), start="reference").setup.start == "reference"
+    sample = create_task(str(task), start="expert").dataset[0]
+    assert sample.metadata and sample.metadata["start"] == "expert"
+    assert "## Starting point" in sample.input[0].text
