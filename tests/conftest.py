@@ -175,6 +175,15 @@ def play(play_in: Callable[..., Result], setup: Setup, tmp_path: Path) -> Callab
     return run_or_resume
 
 
+@pytest.fixture
+def unsaved_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures of reports are drawn but not saved as files, which takes most of the time of a report."""
+    empty_figure = b'<svg xmlns="http://www.w3.org/2000/svg"/>'
+    monkeypatch.setattr(
+        "mlagentbench.pages.figures.style._save_figure", lambda figure, file_format, metadata: empty_figure
+    )
+
+
 @pytest.fixture(scope="session")
 def cli() -> Callable[..., "subprocess.CompletedProcess[str]"]:
     """Runs a command in this process, without the half second that a new interpreter takes to import it."""

@@ -82,6 +82,7 @@ def test_every_claim_of_an_old_run_is_verified(old_run: Path, call: Cli) -> None
     assert len(checks) > 20 and "the agent takes the same steps" in checks[-1]["what"]
 
 
+@pytest.mark.usefixtures("unsaved_figures")
 def test_an_old_run_is_reported_and_exported(old_run: Path, call: Cli, tmp_path: Path) -> None:
     call("report", old_run, "--out", tmp_path / "report")
     assert "toy" in (tmp_path / "report" / "index.html").read_text()

@@ -8,16 +8,6 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from mlagentbench.pages.figures import style
-
-EMPTY_FIGURE = b'<svg xmlns="http://www.w3.org/2000/svg"/>'
-
-
-@pytest.fixture
-def unsaved_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures of reports are drawn but not saved as files, which takes most of the time of a report."""
-    monkeypatch.setattr(style, "_save_figure", lambda figure, file_format, metadata: EMPTY_FIGURE)
-
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:

@@ -271,6 +271,7 @@ def test_several_processes_write_all_pages(tmp_path: Path) -> None:
     assert len(list((tmp_path / "site" / "runs").glob("*.html"))) == MIN_PAGES_FOR_POOL + 1
 
 
+@pytest.mark.usefixtures("unsaved_figures")
 def test_graded_steps_become_curves(play: Callable[..., Result], tmp_path: Path, cli: Cli, do: Any) -> None:
     def guess(env: Any) -> None:
         for value in (40, 4):
