@@ -373,6 +373,7 @@ LEVELS = Levels(
 )
 
 
+@pytest.mark.usefixtures("unsaved_figures")
 def test_the_summary_answers_the_questions_of_the_paper(tmp_path: Path, visit: Callable[..., Any]) -> None:
     improvements = {("imdb", True): 0.8, ("imdb", False): 0.4, ("CLRS", True): 0.9, ("CLRS", False): 0.2}
     for (task, memory), improvement in improvements.items():
