@@ -46,6 +46,8 @@ def test_the_problem_statement_is_the_description_and_the_limits_of_the_run(toy:
         "6.5 GB of memory",
         "64 processes",
         "3 GB and 5,000 files",
+        "One script or one Python REPL command",
+        "it is neither checked nor used for the score",
     ]
     for phrase in (*stated, "1,200 steps or 5 hours of wall-clock time."):
         assert phrase in text

@@ -418,6 +418,7 @@ def test_usage_errors_are_one_line(toy: Path, tmp_path: Path, cli: Cli) -> None:
         ((), "Name a task or a run to resume"),
         (("--resume", tmp_path), "is not a run"),
         ((toy, "--name", "tuner"), "is the name of an agent"),
+        ((toy, "--sandbox", "box"), "No such sandbox: 'box'"),
     ):
         done = cli("mcp", *args)
         assert done.returncode == 2 and reason in done.stderr and len(done.stderr.splitlines()) == 1, (

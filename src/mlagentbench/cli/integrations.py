@@ -91,7 +91,7 @@ def mcp(
     from mlagentbench.formatting import print_progress
     from mlagentbench.records import AgentSpec
     from mlagentbench.runner.session import open_session
-    from mlagentbench.runner.setup import choose_run_folder, prepare_setup
+    from mlagentbench.runner.setup import check_setup, choose_run_folder, prepare_setup
     from mlagentbench.task import Task
     from mlagentbench.terminal.live import live_display
     from mlagentbench.terminal.show import show_result
@@ -122,7 +122,8 @@ def mcp(
                 with open_session(setup, agent_spec, folder, seed, limits, on_open=on_open) as session:
                     yield session
 
-            run = describe_new_run(Task.load(task), edition, gpu, solution, limits, bool(model), open_run)
+            loaded_task, _ = check_setup(task, edition, sandbox, gpu, start=solution)
+            run = describe_new_run(loaded_task, edition, gpu, solution, limits, bool(model), open_run)
         result = serve_run(run, http, print_progress).result
     if result is None:
         hint = (

@@ -76,6 +76,30 @@ class Setup:
         )
 
 
+def check_setup(
+    task: str,
+    edition: str,
+    sandbox_name: str,
+    gpu: str = "",
+    record_access: bool = False,
+    start: Start = "starter",
+) -> tuple[Task, Sandbox]:
+    """Check what takes no time, before anything is prepared; the arguments are those of `prepare_setup`.
+
+    Raises:
+        UsageError: Something does not exist, or this machine does not support it.
+    """
+    loaded_task = Task.load(task)
+    loaded_task.edition(edition)
+    loaded_task.solution(start)
+    require_writable_cache()
+    granted_devices(gpu)
+    sandbox = create_sandbox(sandbox_name, gpu)
+    if record_access:
+        require_access_log_support(sandbox_name)
+    return loaded_task, sandbox
+
+
 def prepare_setup(
     task: str,
     edition: str,
@@ -101,14 +125,7 @@ def prepare_setup(
     Raises:
         UsageError: Something does not exist, or this machine does not support it.
     """
-    loaded_task = Task.load(task)
-    loaded_task.edition(edition)
-    loaded_task.solution(start)
-    require_writable_cache()
-    granted_devices(gpu)
-    sandbox = create_sandbox(sandbox_name, gpu)
-    if record_access:
-        require_access_log_support(sandbox_name)
+    loaded_task, sandbox = check_setup(task, edition, sandbox_name, gpu, record_access, start)
     runtime = ensure_runtime(loaded_task.config.runtime, progress)
     data = prepare_data(loaded_task, edition, progress, instance)
     levels = find_levels(loaded_task, edition, data)

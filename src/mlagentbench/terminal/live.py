@@ -38,7 +38,7 @@ def live_display() -> Iterator[EnvironmentCallback]:
             if sys.stderr.isatty() and not env.spec.interactive:
                 console = Console(stderr=True)
                 stack.enter_context(
-                    Live(_LivePanel(env), console=console, refresh_per_second=5, transient=True)
+                    Live(LivePanel(env), console=console, refresh_per_second=5, transient=True)
                 )
             else:
                 env.on_step = _print_step
@@ -58,7 +58,7 @@ def _summarize_step(step: Step, width: int) -> str:
     return last_line(thought or step.observation, width)
 
 
-class _LivePanel:
+class LivePanel:
     """Reads the environment each time it is drawn; the run never waits for it."""
 
     def __init__(self, env: Environment) -> None:

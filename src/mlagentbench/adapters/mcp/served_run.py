@@ -52,9 +52,8 @@ def describe_new_run(
         open_run: Prepares and opens the run with these settings.
 
     Raises:
-        UsageError: The edition, the start or a limit is wrong.
+        UsageError: The edition or a limit is wrong.
     """
-    task.solution(start)
     merged = merge_limits(task, limits)
     statement = build_problem_statement(task, edition, merged, detect_hardware(), gpu, start)
     return ServedRun(task.name, statement, merged, _offered_actions(has_model, merged), open_run)

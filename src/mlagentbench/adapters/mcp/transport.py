@@ -36,7 +36,7 @@ def serve_run(run: ServedRun, port: int | None, progress: ProgressCallback) -> S
     progress(f"Serving {run.task_name} at {address}")
 
     def report_preparation(line: str) -> None:
-        run_server.preparation = line
+        run_server.preparation = line.strip()
         progress(line)
 
     with run.open(report_preparation) as session:
