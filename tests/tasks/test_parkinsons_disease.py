@@ -1,9 +1,11 @@
 """The parkinsons-disease task: its generated patients, what is hidden, and the competition's layout."""
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -174,6 +176,41 @@ def test_zeros_are_worse_than_means_and_means_worse_than_medians(
         asked.assign(rating=score.map(guesses)).to_csv(tmp_path / "submission.csv", index=False)
         scores.append(grader.grade(tmp_path / "submission.csv", prepared.private))
     assert scores[0] > 1.2 * scores[1] > 1.2 * 1.1 * scores[2]
+
+
+def test_optimal_forecasts_beat_medians_but_cannot_know_the_noise(
+    prepared: PreparedFolders, grader: ModuleType, tmp_path: Path
+) -> None:
+    for name in ("answers", "measured"):
+        prepared[name].to_csv(tmp_path / f"{name}.csv", index=False)
+    (tmp_path / "seed.json").write_text(json.dumps(SEED))
+    module = load_module_from_file(TASK / "ceiling.py")
+    module.PARTICLES = 5_000
+    asked = prepared["sample_submission"]
+    medians = prepared["train_clinical_data"].filter(like="updrs_").median()
+    asked["rating"] = asked["prediction_id"].str.extract(r"(updrs_\d)")[0].map(medians)
+    asked.to_csv(tmp_path / "submission.csv", index=False)
+    assert (
+        40
+        < module.ceiling(prepared.public, tmp_path)
+        < 0.9 * grader.grade(tmp_path / "submission.csv", prepared.private)
+    )
+
+
+def test_the_starter_validates_as_if_one_visit_with_a_sample_were_drawn_per_patient(
+    prepared: PreparedFolders,
+) -> None:
+    starter: dict[str, Any] = {}
+    exec((TASK / "starter" / "train.py").read_text().rsplit("\nmain()", 1)[0], starter)
+    visits, samples = (
+        prepared["train_clinical_data"],
+        prepared["train_proteins"]["visit_id"].drop_duplicates(),
+    )
+    weights = starter["sample_weights"](visits, samples)
+    assert (weights[~visits["visit_id"].isin(samples)] == 0).all()
+    totals = weights.groupby(visits["patient_id"]).sum()
+    sampled = visits[visits["visit_id"].isin(samples)]["patient_id"].unique()
+    np.testing.assert_allclose(totals[sampled], 1)
 
 
 def write_competition_files(raw: Path) -> None:

@@ -1,10 +1,12 @@
 """The spaceship-titanic task: generated passengers, the split of the competition's data, and the grader."""
 
+import contextlib
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -177,6 +179,42 @@ def test_labels_are_predictable_but_not_perfectly(generator: ModuleType, seed: i
     by_sleep = ((table["CryoSleep"] == "True") == labels).mean()
     assert 0.47 < labels.mean() < 0.54
     assert 0.67 < by_sleep < best - 0.08 and best < 0.91
+
+
+def test_the_ceiling_is_what_the_hidden_labels_allow_given_everything_but_the_last_draw(
+    open_edition: PreparedTables, generator: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "generator", generator)
+    public, private = open_edition.folder / "public", open_edition.folder / "private"
+    (private / "seed.json").write_text(json.dumps(7))
+    ceiling = load_module_from_file(TASK / "ceiling.py").ceiling(public, private)
+    _, hidden = generator.generate_passengers(7, [6000, 6000])
+    labels = open_edition.answers["Transported"].astype(int)
+    assert ceiling == ((hidden["probability"] > 0.5).astype(int) == labels).mean()
+    by_sleep = (open_edition.test["CryoSleep"] == "True").astype(int) == labels
+    assert by_sleep.mean() + 0.08 < ceiling < 0.91
+
+
+def test_the_starter_validates_with_whole_groups_held_out(
+    open_edition: PreparedTables, tmp_path: Path
+) -> None:
+    code, ending = (TASK / "starter" / "train.py").read_text().rsplit("\nmain()", 1)
+    starter: dict[str, Any] = {}
+    exec(code, starter)
+    seen = []
+
+    def remember(features: Any, labels: Any, new_features: Any) -> Any:
+        seen.append((features[:, 0], new_features[:, 0]))
+        return np.zeros(len(new_features), int)
+
+    starter["fit_predict"], starter["COLUMNS"] = remember, ["group"]
+    for name in ("train", "test"):
+        table = getattr(open_edition, name)
+        table.assign(group=group_numbers(table)).to_csv(tmp_path / f"{name}.csv", index=False)
+    with contextlib.chdir(tmp_path):
+        starter["main"]()
+    assert not ending.strip() and len(seen) == 6
+    assert all(not set(known) & set(held_out) for known, held_out in seen)
 
 
 def test_the_competitions_passengers_are_split_by_group_and_renumbered(

@@ -18,7 +18,7 @@ def fit_predict(features, prices, new_features):
     rng = np.random.default_rng(SEED)
     mean, scale = features.mean(axis=0), features.std(axis=0)
     features, new_features = (features - mean) / scale, (new_features - mean) / scale
-    weights, intercept = rng.normal(0, INITIAL_SPREAD, features.shape[1]), prices.mean()
+    weights, intercept = rng.normal(0, INITIAL_SPREAD, features.shape[1]), np.median(prices)
     for _ in range(EPOCHS):
         for row in rng.permutation(len(prices)):
             error = features[row] @ weights + intercept - prices[row]

@@ -52,15 +52,23 @@ def fit_predict(rows, new_rows):
     return np.maximum(features(new_rows) @ weights + intercept, 0)
 
 
+def sample_weights(rows, samples):
+    """Weight each row as often as the test would ask for it: one visit with a sample is drawn per patient."""
+    visits = rows["patient_id"].astype(str) + "_" + rows["visit_month"].astype(str)
+    count = samples.str.partition("_")[0].value_counts()
+    return visits.isin(samples) / rows["patient_id"].astype(str).map(count).fillna(1)
+
+
 def main():
     """Cross-validate over patients, then forecast the scores of the test patients."""
     clinical, visits = pd.read_csv("train_clinical_data.csv"), pd.read_csv("test.csv")
+    samples = pd.read_csv("train_proteins.csv", usecols=["visit_id"])["visit_id"].drop_duplicates()
     pairs_by_score = {score: pairs(clinical, score) for score in SCORES}
     patients = np.random.default_rng(SEED).permutation(clinical["patient_id"].unique())
 
     errors_by_fold = []
     for fold in range(5):
-        fold_errors = []
+        fold_errors, weights = [], []
         for score in SCORES:
             is_validation = pairs_by_score[score]["patient_id"].isin(patients[fold::5])
             predicted = fit_predict(
@@ -69,7 +77,8 @@ def main():
             fold_errors.append(
                 smape(pairs_by_score[score][is_validation]["rating"].to_numpy(float), predicted)
             )
-        errors_by_fold.append(np.concatenate(fold_errors).mean())
+            weights.append(sample_weights(pairs_by_score[score][is_validation], samples))
+        errors_by_fold.append(np.average(np.concatenate(fold_errors), weights=np.concatenate(weights)))
         print(f"fold {fold + 1} of 5: SMAPE {errors_by_fold[-1]:.3f}", flush=True)
 
     latest_visits = visits.sort_values("visit_month").groupby("patient_id").tail(1)
