@@ -31,8 +31,8 @@ def find_unscripted_outputs(store: Store, steps: Sequence[Step], paths: Sequence
         entry, original = final.get(path), initial.get(path)
         if entry is None or entry.kind != "file" or (original and original.hash == entry.hash):
             continue
-        if entry.hash not in hashes_by_scripts:
-            number = last_writers[path]
+        number = last_writers.get(path)  # a damaged manifest may have none
+        if number and entry.hash not in hashes_by_scripts:
             action = steps[number - 1].call.action
             yield f"{path} was not written by a script: it was last changed at step {number} by {action}"
 
