@@ -84,7 +84,7 @@ def test_one_step_is_shown_in_full_with_its_changes(
 
 def test_a_task_is_shown(call: CallCommand, toy: Path) -> None:
     code, out, _ = call("show", toy)
-    assert code == 0 and "baseline 5 ± 0.1 (n = 8)" in out and "for each id of questions.csv" in out
+    assert code == 0 and "starter    5 ± 0.1 (n = 8)" in out and "for each id of questions.csv" in out
     assert json.loads(call("show", toy, "--json")[1])["better"] == "lower"
 
 

@@ -47,7 +47,8 @@ def _verdict_lines(result: Result, spec: RunSpec) -> Iterator[tuple[str, str, st
     if result.progress is not None:
         yield "progress", f"{format_percent(result.progress)}   0% is the starter, 100% the expert", ""
     if result.p_value is not None:
-        yield "improvement", f"{format_percent(result.improvement)}   p = {result.p_value:.2g}", ""
+        gap = f"   gap closed {format_percent(result.gap_closed)}" if result.gap_closed is not None else ""
+        yield "improvement", f"{format_percent(result.improvement)}{gap}   p = {result.p_value:.2g}", ""
     yield "verdict", describe_verdict(result), "bold green" if result.success else "bold yellow"
     if result.note and result.ending != "fault" and result.valid:
         yield "note", result.note, ""

@@ -140,9 +140,7 @@ def performance_profiles(summary: Summary, agents: Sequence[str], yardstick: Yar
     return {agent: Curve(PROFILE_DISTANCES.tolist(), shares) for agent, shares in profiles.items()}
 
 
-def value_distributions(
-    outcomes: Outcomes, agents: Sequence[str], yardstick: Yardstick
-) -> dict[str, Curve]:
+def value_distributions(outcomes: Outcomes, agents: Sequence[str], yardstick: Yardstick) -> dict[str, Curve]:
     """For each agent, the fraction of runs with a progress or improvement above x, averaged over tasks."""
     thresholds = THRESHOLDS.tolist()
     curves = {}

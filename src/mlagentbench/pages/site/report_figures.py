@@ -66,7 +66,9 @@ def cost_figures(
     for kind, points in points_by_kind.items():
         if points:
             label = COST_AXIS_LABELS[kind]
-            value, name = ("progress", "Progress") if yardstick == "progress" else ("success", "Success beyond noise")
+            value, name = (
+                ("progress", "Progress") if yardstick == "progress" else ("success", "Success beyond noise")
+            )
             caption = f"{name} against {label}; means over tasks with 95% intervals"
             files = draw_efficiency(points, label, value, footer)
             yield ReportFigure(f"efficiency-{kind}", caption, "costs", files)
@@ -98,11 +100,11 @@ def profile_figures(
         files = draw_curves(
             profiles, "distance from the best agent", "fraction of tasks", footer, scale="share"
         )
-        caption = f"Performance profile: fraction of tasks with a mean {yardstick} within x of the best agent’s"
+        caption = (
+            f"Performance profile: fraction of tasks with a mean {yardstick} within x of the best agent’s"
+        )
         yield ReportFigure("profile", caption, "profile", files)
     if distributions:
-        files = draw_curves(
-            distributions, yardstick, "fraction of runs", footer, scale="share"
-        )
+        files = draw_curves(distributions, yardstick, "fraction of runs", footer, scale="share")
         caption = f"Distribution: fraction of runs with a {yardstick} above x; mean over tasks"
         yield ReportFigure("distribution", caption, "profile", files)

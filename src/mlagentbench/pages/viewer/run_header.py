@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from mlagentbench.analysis.runs import Run
 from mlagentbench.formatting import describe_verdict, format_duration, format_percent, format_score
-from mlagentbench.grading.verdict import MIN_IMPROVEMENT, SIGNIFICANCE_LEVEL
+from mlagentbench.grading.verdict import MIN_GAP_CLOSED, MIN_IMPROVEMENT, SIGNIFICANCE_LEVEL
 from mlagentbench.records import Result
 
 ENDING_SENTENCES = {
@@ -75,10 +75,17 @@ def _headline_figures(run: Run) -> Iterator[tuple[str, str, str]]:
         yield "Score", format_score(result.score), metric
     if baseline := spec.baseline:
         spread = f"± {format_score(baseline.sd)} over {baseline.n} runs"
-        yield "Starter", format_score(baseline.mean), spread if result else f"{spread}; {metric}"
+        details = spread if result else f"{spread}; {metric}"
+        yield spec.start.capitalize(), format_score(baseline.mean), details
+    if result and result.progress is not None:
+        yield "Progress", f"{result.progress:.0%}", "0% is the starter, 100% the expert"
     if result and result.p_value is not None:
-        needed = f"success requires more than {MIN_IMPROVEMENT:.0%}"
-        yield "Improvement", format_percent(result.improvement), needed
+        if result.gap_closed is None:
+            needed = f"success requires more than {MIN_IMPROVEMENT:.0%}"
+            yield "Improvement", format_percent(result.improvement), needed
+        else:
+            needed = f"to the next level; success requires {MIN_GAP_CLOSED:.0%}"
+            yield "Gap closed", format_percent(result.gap_closed), needed
         meaning = "probability of a score this good by chance"
         yield (
             "p-value",
