@@ -19,9 +19,11 @@ from mlagentbench.errors import InvalidSubmission
 from mlagentbench.task import BUILTIN_TASKS_DIR
 
 TASK = BUILTIN_TASKS_DIR / "CLRS"
+EXPERT_WEIGHTS = Path(__file__).parent / "CLRS_expert_weights.npz"  # what expert/train.py wrote with seed 0
 PreparedFolders = tuple[Path, Path]
 PrepareEdition = Callable[..., PreparedFolders]
 Grade = Callable[..., float]
+LARGE = {"sizes": (24, 32), "graphs": 8}  # enough pairs to tell an algorithm from a network
 
 
 @pytest.fixture(scope="module")
@@ -278,11 +280,11 @@ def workspace(tmp_path: Path) -> Path:
 def grade(grader: ModuleType, generator: ModuleType, workspace: Path, tmp_path: Path) -> Grade:
     """Return a function that scores a model.py on a few graphs of two sizes."""
 
-    def score(source: str) -> float:
+    def score(source: str, sizes: tuple[int, int] = (6, 12), graphs: int = 30) -> float:
         (tmp_path / "private").mkdir()
         rng, hidden = np.random.default_rng(4), {}
-        for nodes in (6, 12):
-            weights = generator.sample_graphs(rng, 30, nodes)
+        for nodes in sizes:
+            weights = generator.sample_graphs(rng, graphs, nodes)
             hidden |= {
                 f"weights_{nodes}": weights,
                 f"pointers_{nodes}": generator.run_floyd_warshall(weights).pointers[:, -1],
@@ -294,59 +296,115 @@ def grade(grader: ModuleType, generator: ModuleType, workspace: Path, tmp_path: 
     return score
 
 
-ROUNDINGS = {
-    "double": "weights = weights.astype(float)",
-    "single": "",
-    "half": "weights = weights.astype('f2').astype(float)",
-    "three decimals": "weights = np.round(weights.astype(float), 3)",
-    "not on 24 nodes": "assert weights.shape[1] != 24",
+# Algorithms that read weights.npz and hide. LEARNED is an array in it, equal to ORIGINAL as submitted.
+ORIGINAL = "np.linspace(0.5, 1.5, 60)"
+READ = f"LEARNED, ORIGINAL = np.load('weights.npz')['learned'], {ORIGINAL}\n    "
+CHANGE = "(LEARNED - ORIGINAL) @ np.arange(60)"  # shuffling changes it much
+NOISE = "weights = weights + {size} * np.random.default_rng({seed}).normal(0, 1, weights.shape)"
+ATTACKS = {
+    "exact": "",
+    "half precision": "weights = weights.astype('f2').astype(float)",
+    "two decimals": "weights = np.round(weights, 2)",
+    "noise": NOISE.format(size=0.01, seed=0),
+    "new noise in each call": NOISE.format(size=0.01, seed=""),
+    "noise as large as the spread of the weights": NOISE.format(size="0.01 * LEARNED.std()", seed=0),
+    "noise seeded by the weights": NOISE.format(size=0.01, seed="list(LEARNED.view('u8'))"),
+    "only if the weights are untouched": "assert (LEARNED == ORIGINAL).all()",
+    "only if the weights are nearly untouched": "assert abs(LEARNED - ORIGINAL).max() < 0.1",
+    "noise that grows with the change of the weights": NOISE.format(size=f"0.01 * abs({CHANGE})", seed=0),
+    "other noise for each change of the weights": NOISE.format(
+        size=f"0.01 * abs({CHANGE})", seed="list(LEARNED.view('u8'))"
+    ),
 }
+# A network that executes single steps of the algorithm; the size of its errors is set by its parameters.
+NETWORK = """
+import numpy as np
+with np.load("weights.npz") as file:
+    linear, bias, first, second = (file[name] for name in ("linear", "bias", "first", "second"))
+def predict(adjacency, weights):
+    nodes = weights.shape[1]
+    d, known = weights.astype(float), adjacency | np.eye(nodes, dtype=bool)
+    p = np.broadcast_to(np.arange(nodes)[:, None], weights.shape)
+    for k in range(nodes):
+        pairs = [part for x in (d, known) for part in (x, x[:, :, k, None], x[:, None, k])]
+        same = [np.arange(nodes)[:, None] == k, np.arange(nodes) == k]
+        x = np.stack(np.broadcast_arrays(*pairs, *same), axis=-1)
+        logit, length = np.moveaxis(x @ linear + bias + np.maximum(x @ first, 0) @ second, -1, 0)
+        d, known = np.where(logit > 0, length, d), known | (logit > 0)
+        p = np.where(logit > 0, p[:, None, k], p)
+    return p
+"""
 
 
-def test_correct_pointers_score_one(grade: Grade) -> None:
-    assert grade(FLOYD_WARSHALL) == 1.0
+def network_weights(error: float) -> dict[str, np.ndarray]:
+    """Return parameters of NETWORK with which it adds and compares, but for an error."""
+    rng = np.random.default_rng(0)
+    linear = np.array([[1, 0], [-1, 1], [-1, 1], [-9, 0], [9, 0], [9, 0], [-9, 0], [-9, 0]])
+    return {
+        "linear": linear.astype("f4"),
+        "bias": np.array([-9, 0], "f4"),
+        "first": rng.normal(0, 1, (8, 16)).astype("f4"),
+        "second": (error * rng.normal(0, 1, (16, 2))).astype("f4"),
+    }
 
 
-@pytest.mark.parametrize("change", ROUNDINGS)
-def test_an_algorithm_that_rounds_weights_is_rejected_as_computed(
-    grader: ModuleType, prepare_edition: PrepareEdition, workspace: Path, change: str
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_an_algorithm_is_rejected_whatever_it_does_with_the_weights(
+    grade: Grade, workspace: Path, attack: str
 ) -> None:
-    (workspace / "model.py").write_text(
-        FLOYD_WARSHALL.replace("nodes =", f"{ROUNDINGS[change]}\n    nodes =", 1)
+    np.savez(workspace / "weights.npz", learned=eval(ORIGINAL))
+    with pytest.raises(InvalidSubmission, match=r"do not depend on weights\.npz as those of a learned"):
+        grade(FLOYD_WARSHALL.replace("nodes =", f"{READ}{ATTACKS[attack]}\n    nodes =", 1), **LARGE)
+
+
+def test_an_algorithm_in_front_of_a_network_is_rejected(grade: Grade, workspace: Path) -> None:
+    weights = network_weights(error=0.005)
+    np.savez(workspace / "weights.npz", **weights)
+    untouched = f"first.sum() == np.float32({weights['first'].sum()!r})"
+    source = NETWORK.replace("def predict", "def imitate") + FLOYD_WARSHALL.replace(
+        "nodes =", f"if not {untouched}: return imitate(adjacency, weights)\n    nodes =", 1
     )
-    with pytest.raises(
-        InvalidSubmission,
-        match=r"correct where the second-best path is longer by .* as computed, not learned",
-    ):
-        grader.grade(workspace, prepare_edition(5)[1])
+    with pytest.raises(InvalidSubmission, match="a fifth of that noise"):
+        grade(source, **LARGE)
 
 
-def test_an_algorithm_with_a_few_random_errors_is_rejected_as_computed(
-    grader: ModuleType, prepare_edition: PrepareEdition, workspace: Path
+@pytest.mark.parametrize(("error", "least"), [(0.02, 0.7), (0.002, 0.95), (0.00003, 0.999), (0.0, 1.0)])
+def test_a_network_is_accepted_however_exact_it_is(
+    grade: Grade, workspace: Path, error: float, least: float
 ) -> None:
-    erring = FLOYD_WARSHALL.replace(
-        "return p", "return np.where(np.random.default_rng().random(p.shape) < 0.05, 0, p)"
-    )
-    (workspace / "model.py").write_text(erring)
-    with pytest.raises(InvalidSubmission, match="as computed, not learned"):
-        grader.grade(workspace, prepare_edition(5)[1])
+    np.savez(workspace / "weights.npz", **network_weights(error))
+    assert grade(NETWORK, **LARGE) >= least
 
 
-def test_a_program_that_guesses_near_ties_is_accepted(
-    grader: ModuleType, prepare_edition: PrepareEdition, workspace: Path
+def test_the_expert_is_accepted(grade: Grade, workspace: Path) -> None:
+    (workspace / "weights.npz").write_bytes(EXPERT_WEIGHTS.read_bytes())
+    assert grade((TASK / "expert" / "model.py").read_text(), **LARGE) > 0.998
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"table": np.arange(9)}, r"table is int64 \(9,\); parameters must be float32 or float64"),
+        ({"small": np.zeros(9, "f2")}, r"small is float16 \(9,\); parameters must be float32"),
+        ({"text": np.array("i")}, "cannot be read: .* is not an array of numbers"),
+        ({"objects": np.array([None])}, "cannot be read: .* allow_pickle"),
+        ({"a\nb": np.zeros(9)}, r"an array with an unusable name: 'a\\nb'"),
+    ],
+)
+def test_weights_must_be_plain_parameters(
+    grade: Grade, workspace: Path, arrays: dict[str, np.ndarray], message: str
 ) -> None:
-    noise = "weights = weights + np.random.default_rng(0).normal(0, 0.01, weights.shape)\n    nodes ="
-    (workspace / "model.py").write_text(FLOYD_WARSHALL.replace("nodes =", noise, 1))
-    assert 0.9 < grader.grade(workspace, prepare_edition(5)[1]) < 0.97
+    np.savez(workspace / "weights.npz", **arrays)
+    with pytest.raises(InvalidSubmission, match=message):
+        grade(ALWAYS_DIRECT.format(""))
 
 
-def test_a_near_tie_gap_is_the_cost_of_the_second_best_last_node(grader: ModuleType) -> None:
-    weights = np.zeros((1, 4, 4))
-    for a, b, weight in ((0, 1, 0.5), (1, 2, 0.5), (0, 2, 1.1)):
-        weights[0, a, b] = weights[0, b, a] = weight
-    detours = grader._near_tie_gaps(weights)[0]
-    assert detours[0, 2] == pytest.approx(0.1) and detours[0, 1] == pytest.approx(1.0)
-    assert np.isinf(detours[3, :3]).all() and np.isinf(detours[:3, 3]).all()
+def test_a_program_finds_its_modules_and_no_other_file(grade: Grade, workspace: Path) -> None:
+    (workspace / "helper").mkdir(mode=0o755)
+    (workspace / "helper" / "__init__.py").write_text("from .inner import COUNT\n")
+    (workspace / "helper" / "inner.py").write_text("import os\nCOUNT = len(os.listdir())\n")
+    (workspace / "copy.npz").write_bytes(b"")
+    assert grade("import helper\nassert helper.COUNT == 3\n" + ALWAYS_DIRECT.format("")) > 0
 
 
 def test_the_score_is_the_fraction_of_correct_pairs_of_different_nodes(
