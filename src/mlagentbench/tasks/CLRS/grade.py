@@ -62,8 +62,8 @@ MAX_NOISE_RUNS, MAX_NOISE_STEP = 6, 30.0  # MAX_NOISE_STEP is the factor between
 # changes about a fifth as many answers; half of it changes some of the same, and the opposite changes others.
 SMALL_NOISE = 0.2
 MAX_SMALL_NOISE_SHARE = 0.6  # 0.07 to 0.34 for the reference and the expert
-MIN_NESTED_SHARE = 0.75  # of the answers that half the small noise changes; 0.97 to 1
-MAX_OPPOSITE_SHARE = 0.5  # of the answers that the small noise changes; 0 to 0.09
+MIN_NESTED_SHARE = 0.75  # of the answers that half the small noise changes; 0.96 to 1
+MAX_OPPOSITE_SHARE = 0.75  # of the answers that the small noise changes; 0 to 0.31
 
 Array = np.ndarray[Any, Any]
 Weights = dict[str, Array]
