@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
-from unittest import mock
 
 import pytest
 
@@ -190,19 +189,19 @@ def cli() -> Callable[..., "subprocess.CompletedProcess[str]"]:
 
     def run_command(*args: object, cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
         command = ["mlagentbench", *map(str, args)]
-        loggers = logging.getLogger(), logging.getLogger("mlagentbench")
         streams = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8")
         with (
             contextlib.chdir(cwd or "."),
             contextlib.redirect_stdout(streams[0]),
             contextlib.redirect_stderr(streams[1]),
-            mock.patch.object(sys, "argv", command),
-            # Logging is configured by --verbose, as in a new process, and for this command only.
-            mock.patch.object(loggers[0], "handlers", []),
-            mock.patch.object(loggers[0], "level", loggers[0].level),
-            mock.patch.object(loggers[1], "level", loggers[1].level),
+            pytest.MonkeyPatch.context() as patch,
             pytest.raises(SystemExit) as caught,
         ):
+            patch.setattr(sys, "argv", command)
+            # Logging is configured by --verbose, as in a new process, and for this command only.
+            patch.setattr(logging.getLogger(), "handlers", [])
+            for logger in (logging.getLogger(), logging.getLogger("mlagentbench")):
+                patch.setattr(logger, "level", logger.level)
             app.main()
         out, err = (stream.buffer.getvalue().decode() for stream in streams if not stream.flush())
         return subprocess.CompletedProcess(command, int(caught.value.code or 0), out, err)

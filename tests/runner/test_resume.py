@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from unittest import mock
 
 import pytest
 from fake_model import FakeModel
@@ -276,8 +275,11 @@ def test_a_run_can_be_moved_to_another_folder_and_another_cache(
     shutil.move(tmp_path / "here", tmp_path / "elsewhere" / "there")
     moved = tmp_path / "elsewhere" / "there"
     shutil.rmtree(moved / "workspace")
-    variables = {"PATH": "/usr/bin:/bin", "MLAGENTBENCH_HOME": str(tmp_path / "home")}
-    with mock.patch.dict(os.environ, variables, clear=True):
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            patch.delenv(name)
+        patch.setenv("PATH", "/usr/bin:/bin")
+        patch.setenv("MLAGENTBENCH_HOME", str(tmp_path / "home"))
         shown = cli("show", moved)
         assert shown.returncode == 0 and "toy" in shown.stdout
         verified = cli("verify", moved, "--json")
