@@ -4,9 +4,8 @@ import os
 
 import numpy as np
 import torch
-from torch import nn
-
 from model import INPUTS, Network, device, make_inputs, predict, save
+from torch import nn
 
 HIDDEN = 16
 LEARNING_RATE, STEPS, BATCH_SIZE = 0.01, 600, 8192
