@@ -128,7 +128,7 @@ def order_tasks(summary: Summary) -> dict[str, str]:
 
 
 def build_grids(summary: Summary, agents: Sequence[str]) -> dict[str, Grid]:
-    """Success by the paper's criterion, success beyond noise, improvement over valid submissions, progress."""
+    """Success by the paper's criterion, success beyond noise, improvement of valid submissions, progress."""
     paper_tasks = paper.load_success_rates().tasks
     has_paper_task = not {setting.task for setting in summary.settings}.isdisjoint(paper_tasks)
     paper_rates = paper.load_success_rates() if has_paper_task else None
