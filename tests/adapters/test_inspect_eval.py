@@ -2,6 +2,7 @@
 
 import gc
 import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -113,7 +114,9 @@ def test_inspects_react_agent_uses_the_actions_and_is_graded_by_the_grader(evalu
     log = evaluate(SOLUTION)
     sample = single_sample(log)
     assert log.status == "success"
-    assert score_values(sample) == {"success": 1.0, "improvement": 1.0, "score": 0.0, "valid": 1.0}
+    values = score_values(sample)
+    assert math.isnan(values.pop("progress"))  # the toy has no expert
+    assert values == {"success": 1.0, "improvement": 1.0, "score": 0.0, "valid": 1.0}
     assert {score.name: score.metrics["mean"].value for score in log.results.scores}["improvement"] == 1.0
     run = run_folder(sample)
     assert [step.call.action for step in run.steps()] == ["Write File", "Execute Script", "Final Answer"]
@@ -210,9 +213,10 @@ def test_a_limit_of_inspect_ends_the_sample_and_the_workspace_is_graded(evaluate
     outputs = iter([first])
     sample = single_sample(evaluate(lambda *_: next(outputs, later), agent=agent, message_limit=9))
     assert sample.limit and sample.limit.type == "message"
-    assert score_values(sample) | {"improvement": 0} == {
+    assert score_values(sample) | {"improvement": 0, "progress": 0} == {
         "success": 0.0,
         "improvement": 0,
+        "progress": 0,
         "score": 5.0,
         "valid": 1.0,
     }
