@@ -1,5 +1,6 @@
 """The fathomnet task: its generated scenes, its two-part score, and the competition's layout."""
 
+import ast
 import gzip
 import io
 import json
@@ -27,6 +28,7 @@ TASK_MODULES = ("generator", "image_download")
 SEED = 2**63 - 25
 FILES = {
     "category_key.csv",
+    "depths.csv",
     "sample_submission.csv",
     "images/train.npz",
     "images/test.npz",
@@ -179,6 +181,40 @@ def test_ids_and_their_order_carry_no_information(prepared: PreparedFolders) -> 
     assert ids == pd.read_csv(prepared.public / "sample_submission.csv")["id"].tolist()
     assert abs(np.corrcoef(np.arange(len(ids)), prepared.is_out_of_sample)[0, 1]) < 0.2
     assert len({image.tobytes() for image in [*images, *train_images]}) == 320
+
+
+def test_depths_are_those_of_the_training_images_above_the_boundary(prepared: PreparedFolders) -> None:
+    depths = pd.read_csv(prepared.public / "depths.csv")
+    assert depths["id"].tolist() == prepared.images("train")[0]
+    assert depths["depth_m"].between(0, 800).all() and depths["depth_m"].max() > 700
+    brightness = prepared.images("train")[1].mean(axis=(1, 2, 3))
+    assert np.corrcoef(brightness, depths["depth_m"])[0, 1] < -0.15
+
+
+@pytest.mark.parametrize("solution", ["starter", "reference", "expert"])
+def test_validation_mirrors_the_test_split(solution: str) -> None:
+    source = (TASK / solution / "train.py").read_text()
+    function = next(
+        node
+        for node in ast.parse(source).body
+        if isinstance(node, ast.FunctionDef) and node.name == "split_for_validation"
+    )
+    names = {
+        "np": np,
+        "SEED": 3,
+        "UNSEEN_CATEGORIES": 8,
+        "VALIDATION_SHARE": 0.2,
+        "VALIDATION_BOUNDARY_M": 500,
+    }
+    exec(ast.unparse(function), names)
+    rng = np.random.default_rng(0)
+    labels, depths = rng.random((2000, 30)) < np.linspace(0.01, 0.3, 30), rng.uniform(0, 800, 2000)
+    training, validation, is_out = names["split_for_validation"](labels, depths)
+    assert not (training & validation).any() and not (training & is_out).any()
+    assert depths[is_out].min() > 500 > depths[training].max() and 0.2 < is_out[validation].mean() < 0.6
+    unseen = ~labels[training].any(axis=0)
+    assert unseen.sum() == 8
+    assert not labels[validation & ~is_out][:, unseen].any() and labels[validation & is_out][:, unseen].any()
 
 
 def score_submission(

@@ -40,6 +40,24 @@ DEEP_START_RANGE_M = (800.0, 1000.0)
 RANK_OFFSET = 2.0  # the category of rank r has the weight 1 / (r + RANK_OFFSET)
 DEEP_SHARE = 0.35  # of the deep categories in what occurs at the bottom
 
+
+class WaterProperty(NamedTuple):
+    """A property of the water that is normally distributed, with a mean that is linear in depth."""
+
+    at_surface: float
+    change_to_bottom: float
+    deviation: float
+
+    def value(self, depth: Any, normal: Any) -> Any:
+        """Return its value at a depth (0 to 1, the bottom) for a standard normal number."""
+        return self.at_surface + self.change_to_bottom * depth + self.deviation * normal
+
+
+LOG_BRIGHTNESS = WaterProperty(4.2, -0.25, 0.25)
+BLUR, MIN_BLUR = WaterProperty(0.3, 0.35, 0.22), 0.05
+LOG_PARTICLES = WaterProperty(2.3, 0.6, 0.5)
+LOG_NOISE = WaterProperty(1.5, 0.3, 0.25)
+
 IMAGE_PIXELS = 96  # width and height
 SKETCH_PIXELS = 28
 MAX_SKETCHES, EXTRA_SKETCH_PROBABILITY = 6, 0.35  # in a scene; of each after the first
@@ -73,11 +91,12 @@ class Box(NamedTuple):
 
 
 class LabelledImage(NamedTuple):
-    """A uint8 image (height, width, channels), its boxes, and whether it is out of sample."""
+    """A uint8 image (height, width, channels), its boxes, whether it is out of sample, and its depth."""
 
     pixels: Array
     boxes: list[Box]
     out_of_sample: bool
+    depth_m: float | None = None  # None if it is not known
 
 
 class PortableRandom:
@@ -148,7 +167,8 @@ class SceneGenerator:
                     ink[region] = np.maximum(ink[region], patch)
                     boxes.append(box)
                     break
-        return LabelledImage(self._render_water(ink, depth / BOTTOM_M)[:, :, None], boxes, out_of_sample)
+        pixels = self._render_water(ink, depth / BOTTOM_M)[:, :, None]
+        return LabelledImage(pixels, boxes, out_of_sample, depth)
 
     def _draw_patch(self, sketch: Array) -> Array:
         """Apply a random size, angle, shear, mirroring and line width to a sketch, and crop it to its ink."""
@@ -174,9 +194,9 @@ class SceneGenerator:
         """Render the camera image: deeper water tends to be darker, blurrier and fuller of particles."""
         rng = self.rng
         brightness, blur, particle_noise, noise = rng.normal(4)
-        blur = max(0.05, 0.3 + 0.35 * depth + 0.22 * blur)
-        brightness = np.exp(4.2 - 0.25 * depth + 0.25 * brightness)
-        noise = np.exp(1.5 + 0.3 * depth + 0.25 * noise)
+        blur = max(MIN_BLUR, BLUR.value(depth, blur))
+        brightness = np.exp(LOG_BRIGHTNESS.value(depth, brightness))
+        noise = np.exp(LOG_NOISE.value(depth, noise))
         ground = sum(
             weight * matrix @ rng.normal(matrix.shape[1], matrix.shape[1]) @ matrix.T
             for matrix, weight in GROUND_LAYERS
@@ -185,7 +205,7 @@ class SceneGenerator:
         x, y = across[None, :] - rng.uniform(-0.4, 0.4), across[:, None] - rng.uniform(-0.4, 0.4)
         lamp = 1 / (1 + rng.uniform(0.2, 0.9) * (x * x + y * y))
         particles = np.zeros((IMAGE_PIXELS, IMAGE_PIXELS))
-        for _ in range(int(np.exp(2.3 + 0.6 * depth + 0.5 * particle_noise))):
+        for _ in range(int(np.exp(LOG_PARTICLES.value(depth, particle_noise)))):
             particles[rng.randbelow(IMAGE_PIXELS), rng.randbelow(IMAGE_PIXELS)] += rng.uniform(1, 5)
         particles = gaussian_filter(particles, rng.uniform(0.5, 0.9))
         radiance = 1 + ground + 2.5 * np.exp(-blur) * ink + particles

@@ -61,6 +61,9 @@ def prepare(edition: str, raw: Path, public: Path, private: Path, seed: int) -> 
         pd.DataFrame({"id": list(train), "categories": category_lists}),
         public / "multilabel_classification/train.csv",
     )
+    if edition == "open":
+        depths = [(name, image.depth_m) for name, image in train.items()]
+        _write_csv(pd.DataFrame(depths, columns=["id", "depth_m"]).round(1), public / "depths.csv")
     (public / ANNOTATIONS_FILE).write_text(json.dumps(_to_coco(train, dataset.categories)))
     sample = pd.DataFrame({"id": list(test), "categories": str(dataset.categories[0].id), "osd": 0.5})
     _write_csv(sample, public / "sample_submission.csv")

@@ -23,7 +23,8 @@ EMPTY_CROP_SHARE = 0.3  # empty crops per crop with an object
 DROPOUT = 0.3
 MAX_CATEGORIES = 20
 VALIDATION_SHARE = 0.15
-UNSEEN_CATEGORIES = 8
+VALIDATION_BOUNDARY_M = 500  # deeper images are withheld in validation, to imitate out-of-sample images
+UNSEEN_CATEGORIES = 8  # likewise withheld
 SEED = int(os.environ.get("SEED", "0"))
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -54,6 +55,13 @@ def read_boxes(ids, categories):
             )
         )
     return np.array(rows)
+
+
+def read_depths(ids):
+    """Return the depth in metres at which each training image was taken, or zeros if there is no such file."""
+    if not os.path.exists("depths.csv"):
+        return np.zeros(len(ids))
+    return pd.read_csv("depths.csv").set_index("id").loc[ids, "depth_m"].to_numpy()
 
 
 def normalize_images(images):
@@ -194,22 +202,34 @@ def score(probabilities, osd, labels, is_out_of_sample):
     return (average_precision.mean() + 2 * roc_auc_score(is_out_of_sample, osd) - 1) / 2
 
 
-def validate(normalized, statistics, boxes, count):
-    """Return the score on held-out images, some with categories that the model never saw."""
+def split_for_validation(labels, depths):
+    """Return masks of the images to train on, to validate on, and of those that count as out of sample.
+
+    Like the test images, those out of sample are deeper than all images to train on, and only they show some
+    of the categories. Without depths, the images with such a category are out of sample.
+    """
     rng = np.random.default_rng(SEED)
-    labels = np.zeros((len(normalized), count), bool)
-    labels[boxes[:, 0], boxes[:, 3]] = True
     counts = labels.sum(axis=0)
     rare_categories = np.flatnonzero((counts > 0) & (counts <= np.median(counts[counts > 0])))
-    is_out_of_sample = labels[:, rng.permutation(rare_categories)[:UNSEEN_CATEGORIES]].any(axis=1)
-    is_validation = rng.random(len(normalized)) < VALIDATION_SHARE
-    model = fit(
-        normalized, boxes[(~is_validation & ~is_out_of_sample)[boxes[:, 0]]], count, EPOCHS_VALIDATION
-    )
+    is_unseen = labels[:, rng.permutation(rare_categories)[:UNSEEN_CATEGORIES]].any(axis=1)
+    is_validation = rng.random(len(labels)) < VALIDATION_SHARE
+    if not depths.any():
+        return ~is_validation & ~is_unseen, is_validation, is_unseen
+    is_deep = depths > VALIDATION_BOUNDARY_M
+    is_in_sample = ~is_deep & ~is_unseen
+    return is_in_sample & ~is_validation, is_validation & (is_in_sample | is_deep), is_deep
+
+
+def validate(normalized, statistics, boxes, depths, count):
+    """Return the score on held-out images, some of which imitate out-of-sample images."""
+    labels = np.zeros((len(normalized), count), bool)
+    labels[boxes[:, 0], boxes[:, 3]] = True
+    is_training, is_validation, is_out_of_sample = split_for_validation(labels, depths)
+    model = fit(normalized, boxes[is_training[boxes[:, 0]]], count, EPOCHS_VALIDATION)
     probabilities, strangeness = scan_images(model, normalized[is_validation])
     return score(
         probabilities,
-        score_out_of_sample(statistics[~is_validation], statistics[is_validation], strangeness),
+        score_out_of_sample(statistics[is_training], statistics[is_validation], strangeness),
         labels[is_validation],
         is_out_of_sample[is_validation],
     )
@@ -225,7 +245,7 @@ def main():
     statistics, test_statistics = image_statistics(images), image_statistics(test_images)
     print("computed image statistics", flush=True)
     normalized = normalize_images(images)
-    estimate = validate(normalized, statistics, boxes, len(categories))
+    estimate = validate(normalized, statistics, boxes, read_depths(ids), len(categories))
 
     probabilities, strangeness = scan_images(
         fit(normalized, boxes, len(categories), EPOCHS), normalize_images(test_images)

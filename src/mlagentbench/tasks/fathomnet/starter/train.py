@@ -16,7 +16,8 @@ CHANNELS = 8
 KERNEL = 7
 MAX_CATEGORIES = 20  # per image; more are not allowed
 VALIDATION_SHARE = 0.2  # of the training images
-UNSEEN_CATEGORIES = 8  # withheld from the model in validation, to imitate out-of-sample images
+VALIDATION_BOUNDARY_M = 500  # deeper images are withheld in validation, to imitate out-of-sample images
+UNSEEN_CATEGORIES = 8  # likewise withheld
 SEED = int(os.environ.get("SEED", "0"))
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -35,6 +36,13 @@ def read_labels(ids, categories):
         [np.isin(categories, json.loads(table.at[image_id, "categories"])) for image_id in ids],
         dtype=np.float32,
     )
+
+
+def read_depths(ids):
+    """Return the depth in metres at which each training image was taken, or zeros if there is no such file."""
+    if not os.path.exists("depths.csv"):
+        return np.zeros(len(ids))
+    return pd.read_csv("depths.csv").set_index("id").loc[ids, "depth_m"].to_numpy()
 
 
 def iter_batches(images):
@@ -93,14 +101,28 @@ def score(logits, osd, labels, is_out_of_sample):
     return (average_precision.mean() + 2 * roc_auc_score(is_out_of_sample, osd) - 1) / 2
 
 
-def validate(images, labels):
-    """Return the score on held-out images, some with categories that the model never saw."""
+def split_for_validation(labels, depths):
+    """Return masks of the images to train on, to validate on, and of those that count as out of sample.
+
+    Like the test images, those out of sample are deeper than all images to train on, and only they show some
+    of the categories. Without depths, the images with such a category are out of sample.
+    """
     rng = np.random.default_rng(SEED)
     counts = labels.sum(axis=0)
     rare_categories = np.flatnonzero((counts > 0) & (counts <= np.median(counts[counts > 0])))
-    is_out_of_sample = labels[:, rng.permutation(rare_categories)[:UNSEEN_CATEGORIES]].any(axis=1)
-    is_validation = rng.random(len(images)) < VALIDATION_SHARE
-    model = fit(images[~is_validation & ~is_out_of_sample], labels[~is_validation & ~is_out_of_sample])
+    is_unseen = labels[:, rng.permutation(rare_categories)[:UNSEEN_CATEGORIES]].any(axis=1)
+    is_validation = rng.random(len(labels)) < VALIDATION_SHARE
+    if not depths.any():
+        return ~is_validation & ~is_unseen, is_validation, is_unseen
+    is_deep = depths > VALIDATION_BOUNDARY_M
+    is_in_sample = ~is_deep & ~is_unseen
+    return is_in_sample & ~is_validation, is_validation & (is_in_sample | is_deep), is_deep
+
+
+def validate(images, labels, depths):
+    """Return the score on held-out images, some of which imitate out-of-sample images."""
+    is_training, is_validation, is_out_of_sample = split_for_validation(labels, depths)
+    model = fit(images[is_training], labels[is_training])
     return score(
         predict(model, images[is_validation]),
         predict_out_of_sample(images[is_validation]),
@@ -117,7 +139,7 @@ def main():
     categories = pd.read_csv("category_key.csv")["id"].to_numpy()
     ids, images = read_images("train")
     labels = read_labels(ids, categories)
-    estimate = validate(images, labels)
+    estimate = validate(images, labels, read_depths(ids))
 
     test_ids, test_images = read_images("test")
     logits = predict(fit(images, labels), test_images)
