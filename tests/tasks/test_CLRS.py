@@ -420,6 +420,17 @@ def test_a_program_finds_its_modules_and_no_other_file(grade: Grade, workspace: 
     assert grade("import helper\nassert helper.COUNT == 3\n" + ALWAYS_DIRECT.format("")) > 0
 
 
+def test_the_ceiling_counts_a_tie_as_a_guess(prepare_edition: PrepareEdition, tmp_path: Path) -> None:
+    ceiling = load_module_from_file(TASK / "ceiling.py").ceiling
+    weights = np.zeros((1, 4, 4), "f4")  # a square: two paths between opposite corners
+    for a, b in ((0, 1), (1, 2), (2, 3), (3, 0)):
+        weights[0, a, b] = weights[0, b, a] = 0.5
+    np.savez(tmp_path / "test.npz", weights_4=weights)
+    assert ceiling(tmp_path, tmp_path) == pytest.approx((8 + 4 / 2) / 12)
+    data, private = prepare_edition(5)
+    assert ceiling(data.parent, private) > 0.9999
+
+
 def test_the_score_is_the_fraction_of_correct_pairs_of_different_nodes(
     grade: Grade, grader: ModuleType, workspace: Path
 ) -> None:
