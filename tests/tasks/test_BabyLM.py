@@ -347,7 +347,7 @@ def test_imports_of_pretrained_models_are_reported(grader: ModuleType, tmp_path:
         "helper.py line 1 imports transformers.AutoModel",
         "train.py line 1 imports nltk.corpus",
     ]
-    for name in ("starter", "reference"):
+    for name in ("starter", "reference", "expert"):
         assert grader.violations(TASK / name) == []
 
 
@@ -368,3 +368,32 @@ def test_longer_ngrams_predict_better(grader: ModuleType) -> None:
             runs = runs << np.uint64(8) | np.uint64(byte)
         bits.append(total / 300)
     assert bits[0] > 1.5 * bits[1]
+
+
+def test_the_experts_contexts_and_streams_make_distributions_that_sum_to_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(TASK / "expert")
+    contexts, ngrams = (
+        load_module_from_file(TASK / "expert" / name) for name in ("contexts.py", "ngrams.py")
+    )
+    rng = np.random.default_rng(5)
+    text = " ".join(rng.choice(make_prose(rng, 40).split(), 3000)).encode()
+    streams = np.frombuffer(text[:8000], np.uint8).reshape(8, 1000).astype(np.int64)
+    state, keys = contexts.Contexts(8), np.empty((len(contexts.NAMES), 1000, 8), np.uint64)
+    for position, column in enumerate(streams.T):
+        keys[:, position] = state.hashes() | column.astype(np.uint64)
+        state.update(column)
+    model = ngrams.Ngrams(ngrams.Ngrams.count(keys), np.arange(256), 256)
+    hidden = np.frombuffer(text[8000:9200], np.uint8).reshape(4, 300).astype(np.int64)
+    state, recent, bits = contexts.Contexts(4), ngrams.RecentCounts(np.zeros(4, np.int64), 256), np.zeros(21)
+    for column in hidden.T:
+        hashes = state.hashes()
+        counted = model.probabilities(hashes)[0]
+        probabilities = np.concatenate([counted, recent.probabilities(hashes, counted)[0]])
+        assert np.allclose(probabilities.sum(axis=2), 1, atol=1e-4) and probabilities.min() >= 0
+        bits -= np.log2(probabilities[:, np.arange(4), column] + 1e-9).mean(axis=1) / 300
+        recent.update(column)
+        state.update(column)
+    by_name = dict(zip(contexts.NAMES, bits, strict=False))
+    assert by_name["bytes 4"] < 0.5 * by_name["bytes 1"] and by_name["word"] < 0.7 * by_name["bytes 1"]
