@@ -157,6 +157,19 @@ def test_each_corruption_grows_with_its_rate(prepare):
         assert changed[0] == 0 < changed[1] < changed[2]
 
 
+def test_the_ceiling_is_between_perfect_and_constant_predictions(prepare, raw, tmp_path):
+    public, private = tmp_path / "public", tmp_path / "private"
+    public.mkdir()
+    private.mkdir()
+    prepare.prepare("open", raw, public, private, 1)
+    counts = pd.read_csv(private / "error_counts.csv")
+    assert (counts["errors"] <= counts["opportunities"]).all() and counts["errors"].sum() > 1000
+    answers = pd.read_csv(private / "answers.csv")
+    assert set(counts["text_id"]) == set(answers["text_id"])
+    best = load_module_from_file(TASK / "ceiling.py").ceiling(public, private)
+    assert 0.25 < best < 0.65 * answers[SCORES].std().mean()
+
+
 def test_the_paper_edition_splits_the_competitions_table_and_renames_its_texts(prepare, raw):
     original = pd.read_csv(raw / "train.csv").set_index("full_text")[SCORES]
     tables = prepare_edition(prepare, raw, "paper")

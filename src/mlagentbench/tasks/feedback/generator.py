@@ -21,6 +21,19 @@ PASSAGE_WORDS = (150, 340)  # at least and at most
 SENTENCE_WORDS = (4, 70)  # shorter or longer ones are headings, tables, or archaic sentences
 MAX_SHARED_WORDS = 10  # no two sentences share a run of this length, so no quotation is in two texts
 COMMON_WORDS = 1200  # number of the most frequent words
+# Kinds of errors whose rate is that of the quality; writers differ in the rates of all other kinds.
+FOREIGN_SENTENCES, UNEVEN_PARAGRAPHS = "foreign sentences", "uneven paragraphs"
+
+
+@dataclass(frozen=True)
+class ErrorCount:
+    """How often errors of one kind and weight could occur in a text, and how often they did."""
+
+    quality: str
+    kind: str
+    weight: float
+    opportunities: int
+    errors: int
 
 
 class PortableRandom:
@@ -28,10 +41,23 @@ class PortableRandom:
 
     def __init__(self, seed: str) -> None:
         self.uniform = random.Random(seed).random
+        self.error_counts: dict[float, tuple[int, int]] = {}  # weight: opportunities and errors
 
     def bernoulli(self, probability: float) -> bool:
         """Return True with this probability."""
         return self.uniform() < probability
+
+    def error_occurs(self, weight: float, rate: float) -> bool:
+        """Return True with probability `weight * rate`, and count the opportunity and the error."""
+        occurs = self.bernoulli(weight * rate)
+        opportunities, errors = self.error_counts.get(weight, (0, 0))
+        self.error_counts[weight] = (opportunities + 1, errors + occurs)
+        return occurs
+
+    def take_error_counts(self, quality: str, kind: str) -> list["ErrorCount"]:
+        """Return what was counted since the last call, as errors of this kind."""
+        counts, self.error_counts = self.error_counts, {}
+        return [ErrorCount(quality, kind, weight, *count) for weight, count in counts.items()]
 
     def randbelow(self, count: int) -> int:
         """Draw an integer from 0 to count - 1."""
@@ -179,21 +205,21 @@ MISPLACED = (
 def move_sentences(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
     """Move sentences to where they do not follow."""
     for index in range(len(text)):
-        if rng.bernoulli(0.22 * rate):
+        if rng.error_occurs(0.22, rate):
             text.insert(rng.randbelow(len(text)), text.pop(index))
 
 
 def drop_connectives(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
     """Drop connectives."""
     for sentence in text:
-        if sentence[0].core in CONNECTIVES and len(sentence) > 3 and rng.bernoulli(0.5 * rate):
+        if sentence[0].core in CONNECTIVES and len(sentence) > 3 and rng.error_occurs(0.5, rate):
             remove_word(sentence, 0)
 
 
 def insert_connectives(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
     """Insert connectives that connect nothing."""
     for sentence in text:
-        if rng.bernoulli(0.12 * rate):
+        if rng.error_occurs(0.12, rate):
             lowercase_starter(sentence[0])
             *leading_words, last = rng.choice(MISPLACED).split()
             sentence[:0] = [*(Word("", word, "") for word in leading_words), Word("", last, ",")]
@@ -207,7 +233,7 @@ def replace_subjects(text: list[Sentence], rate: float, rng: PortableRandom) -> 
             noun = (
                 first.core.lower() in ("the", "this", "our") and second.is_lowercase_word and not first.tail
             )
-            if noun and rng.bernoulli(0.03 * rate):
+            if noun and rng.error_occurs(0.03, rate):
                 sentence[index : index + 2] = [
                     Word("", rng.choice(("it", "they", "this", "that")), second.tail)
                 ]
@@ -225,7 +251,7 @@ def swap_words(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
                 first.is_lowercase_word
                 and second.is_lowercase_word
                 and not first.tail
-                and rng.bernoulli(0.016 * rate)
+                and rng.error_occurs(0.016, rate)
             ):
                 first.core, second.core = second.core, first.core
 
@@ -234,7 +260,11 @@ def move_words(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
     """Move words away from their position."""
     for sentence in text:
         for index in range(1, len(sentence) - 6):
-            if sentence[index].is_lowercase_word and not sentence[index].tail and rng.bernoulli(0.009 * rate):
+            if (
+                sentence[index].is_lowercase_word
+                and not sentence[index].tail
+                and rng.error_occurs(0.009, rate)
+            ):
                 sentence.insert(index + 2 + rng.randbelow(4), sentence.pop(index))
 
 
@@ -242,7 +272,7 @@ def join_sentences(text: list[Sentence], rate: float, rng: PortableRandom) -> No
     """Join sentences into run-ons."""
     index = 0
     while index < len(text) - 1:
-        if rng.bernoulli(0.14 * rate) and len(text[index]) < 60:
+        if rng.error_occurs(0.14, rate) and len(text[index]) < 60:
             text[index][-1].tail = rng.choice((",", "", " and", ", and", ", so"))
             lowercase_starter(text[index + 1][0])
             text[index] += text.pop(index + 1)
@@ -258,7 +288,7 @@ def split_at_commas(text: list[Sentence], rate: float, rng: PortableRandom) -> N
         breaks = [
             break_index for break_index in range(2, len(sentence) - 2) if sentence[break_index].tail == ","
         ]
-        if breaks and rng.bernoulli(0.16 * rate):
+        if breaks and rng.error_occurs(0.16, rate):
             break_index = breaks[rng.randbelow(len(breaks))]
             sentence[break_index].tail = "."
             text[index : index + 1] = [sentence[: break_index + 1], sentence[break_index + 1 :]]
@@ -274,7 +304,7 @@ def drop_subjects(text: list[Sentence], rate: float, rng: PortableRandom) -> Non
     """Drop subjects and auxiliaries."""
     for sentence in text:
         for index in reversed(range(1, len(sentence) - 1)):
-            if sentence[index].core in DROPPED and rng.bernoulli(0.06 * rate):
+            if sentence[index].core in DROPPED and rng.error_occurs(0.06, rate):
                 remove_word(sentence, index)
 
 
@@ -290,34 +320,34 @@ VAGUE = {
 def make_vague_words(common: set[str]) -> Corruption:
     """Return a corruption that replaces rare words by vague ones."""
 
-    def corruption(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
+    def replace_by_vague_words(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
         for word in (word for sentence in text for word in sentence):
             if (
                 word.is_lowercase_word
                 and len(word.core) > 4
                 and word.core not in common
-                and rng.bernoulli(0.14 * rate)
+                and rng.error_occurs(0.14, rate)
             ):
                 word.core = rng.choice(
                     next(options for ending, options in VAGUE.items() if word.core.endswith(ending))
                 )
 
-    return corruption
+    return replace_by_vague_words
 
 
 def make_repeated_words(common: set[str]) -> Corruption:
     """Return a corruption that replaces rare words by earlier words."""
 
-    def corruption(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
+    def repeat_words(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
         used: list[str] = []
         for word in (word for sentence in text for word in sentence):
             if word.is_lowercase_word and len(word.core) > 4:
-                if word.core not in common and used and rng.bernoulli(0.11 * rate):
+                if word.core not in common and used and rng.error_occurs(0.11, rate):
                     word.core = used[rng.randbelow(min(len(used), 6))]
                 else:
                     used.append(word.core)
 
-    return corruption
+    return repeat_words
 
 
 def insert_fillers(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
@@ -327,7 +357,7 @@ def insert_fillers(text: list[Sentence], rate: float, rng: PortableRandom) -> No
             if (
                 sentence[index].is_lowercase_word
                 and len(sentence[index].core) > 5
-                and rng.bernoulli(0.02 * rate)
+                and rng.error_occurs(0.02, rate)
             ):
                 sentence.insert(index, Word("", rng.choice(("very", "really", "a lot", "so", "kind of")), ""))
 
@@ -372,14 +402,14 @@ LITERAL = {
 def replace_prepositions(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
     """Replace prepositions by wrong ones."""
     for word in (word for sentence in text for word in sentence):
-        if word.core in PREPOSITIONS and rng.bernoulli(0.09 * rate):
+        if word.core in PREPOSITIONS and rng.error_occurs(0.09, rate):
             word.core = rng.choice(PREPOSITIONS[word.core])
 
 
 def replace_collocations(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
     """Replace words so that they no longer collocate."""
     for word in (word for sentence in text for word in sentence):
-        if word.core in COLLOCATIONS and rng.bernoulli(0.3 * rate):
+        if word.core in COLLOCATIONS and rng.error_occurs(0.3, rate):
             word.core = COLLOCATIONS[word.core]
 
 
@@ -388,7 +418,7 @@ def replace_phrases(text: list[Sentence], rate: float, rng: PortableRandom) -> N
     for sentence in text:
         for index in range(1, len(sentence) - 1):
             pair = (sentence[index].core.lower(), sentence[index + 1].core)
-            if pair in LITERAL and not sentence[index].tail and rng.bernoulli(0.35 * rate):
+            if pair in LITERAL and not sentence[index].tail and rng.error_occurs(0.35, rate):
                 sentence[index].core, _, sentence[index + 1].core = LITERAL[pair].partition(" ")
 
 
@@ -402,7 +432,7 @@ MODALS = ("must", "can", "will", "should", "may", "could", "would", "shall", "mi
 def break_agreement(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
     """Give verbs and pronouns the wrong number."""
     for word in (word for sentence in text for word in sentence):
-        if word.core in AGREEMENT and rng.bernoulli(0.12 * rate):
+        if word.core in AGREEMENT and rng.error_occurs(0.12, rate):
             word.core = AGREEMENT[word.core]
 
 
@@ -410,7 +440,7 @@ def break_articles(text: list[Sentence], rate: float, rng: PortableRandom) -> No
     """Drop or replace articles."""
     for sentence in text:
         for index in reversed(range(1, len(sentence) - 1)):
-            if sentence[index].core in ("the", "a", "an") and rng.bernoulli(0.1 * rate):
+            if sentence[index].core in ("the", "a", "an") and rng.error_occurs(0.1, rate):
                 if rng.bernoulli(0.65):
                     remove_word(sentence, index)
                 else:
@@ -423,13 +453,13 @@ def break_endings(text: list[Sentence], rate: float, rng: PortableRandom) -> Non
         if not word.is_lowercase_word or len(word.core) < 5:
             continue
         if word.core.endswith("s") and not word.core.endswith(("ss", "us", "is")):
-            if rng.bernoulli(0.1 * rate):
+            if rng.error_occurs(0.1, rate):
                 word.core = word.core[:-1]
         elif word.core.endswith("ed") and not word.core.endswith("eed"):
-            if rng.bernoulli(0.12 * rate):
+            if rng.error_occurs(0.12, rate):
                 word.core = word.core[:-2] + rng.choice(("", "ing", "e"))
-        elif word.core.endswith(("ment", "tion", "ness", "ance", "ence", "ity")) and rng.bernoulli(
-            0.08 * rate
+        elif word.core.endswith(("ment", "tion", "ness", "ance", "ence", "ity")) and rng.error_occurs(
+            0.08, rate
         ):
             word.core = word.core[:-1] + "ies" if word.core.endswith("y") else word.core + "s"
 
@@ -442,14 +472,14 @@ def break_verb_forms(text: list[Sentence], rate: float, rng: PortableRandom) -> 
                 first.core in MODALS
                 and not first.tail
                 and second.is_lowercase_word
-                and rng.bernoulli(0.25 * rate)
+                and rng.error_occurs(0.25, rate)
             ):
                 second.core = "to " + second.core
             elif (
                 first.core == "to"
                 and second.is_lowercase_word
                 and len(second.core) > 3
-                and rng.bernoulli(0.03 * rate)
+                and rng.error_occurs(0.03, rate)
             ):
                 second.core = second.core.rstrip("e") + "ing"
 
@@ -472,7 +502,7 @@ CONFUSED = {
 def misspell_words(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
     """Misspell words as they sound, or with letters dropped, doubled or swapped."""
     for word in (word for sentence in text for word in sentence):
-        if word.core.isalpha() and len(word.core) > 3 and rng.bernoulli(0.028 * rate):
+        if word.core.isalpha() and len(word.core) > 3 and rng.error_occurs(0.028, rate):
             word.core = _misspell(word.core, rng)
 
 
@@ -495,7 +525,7 @@ def _misspell(word: str, rng: PortableRandom) -> str:
 def confuse_homophones(text: list[Sentence], rate: float, rng: PortableRandom) -> None:
     """Confuse words that sound alike."""
     for word in (word for sentence in text for word in sentence):
-        if word.core in CONFUSED and rng.bernoulli(0.055 * rate):
+        if word.core in CONFUSED and rng.error_occurs(0.055, rate):
             word.core = CONFUSED[word.core]
 
 
@@ -503,9 +533,9 @@ def break_capitals(text: list[Sentence], rate: float, rng: PortableRandom) -> No
     """Drop or add capitals."""
     for sentence in text:
         for index, word in enumerate(sentence):
-            if word.core[:1].isupper() and rng.bernoulli((0.14 if index else 0.1) * rate):
+            if word.core[:1].isupper() and rng.error_occurs(0.14 if index else 0.1, rate):
                 word.core = word.core.lower()
-            elif word.is_lowercase_word and len(word.core) > 5 and rng.bernoulli(0.008 * rate):
+            elif word.is_lowercase_word and len(word.core) > 5 and rng.error_occurs(0.008, rate):
                 capitalize_word(word)
 
 
@@ -513,13 +543,13 @@ def break_punctuation(text: list[Sentence], rate: float, rng: PortableRandom) ->
     """Drop or add commas, full stops and apostrophes."""
     for sentence in text:
         for word in sentence:
-            if word.tail.startswith(",") and rng.bernoulli(0.16 * rate):
+            if word.tail.startswith(",") and rng.error_occurs(0.16, rate):
                 word.tail = word.tail[1:] or rng.choice(("", "", " ,"))
-            elif word.tail in (".", "!", "?") and rng.bernoulli(0.1 * rate):
+            elif word.tail in (".", "!", "?") and rng.error_occurs(0.1, rate):
                 word.tail = rng.choice(("", "", ",", "..", " ."))
-            elif "'" in word.core and rng.bernoulli(0.35 * rate):
+            elif "'" in word.core and rng.error_occurs(0.35, rate):
                 word.core = word.core.replace("'", "")
-            elif word.is_lowercase_word and not word.tail and rng.bernoulli(0.008 * rate):
+            elif word.is_lowercase_word and not word.tail and rng.error_occurs(0.008, rate):
                 word.tail = ","
 
 
@@ -528,11 +558,12 @@ def break_punctuation(text: list[Sentence], rate: float, rng: PortableRandom) ->
 
 @dataclass(frozen=True)
 class GeneratedText:
-    """A text, the scores of its raters, and its true qualities."""
+    """A text, the scores of its raters, its true qualities, and the errors that were inserted."""
 
     text: str
     scores: tuple[float, ...]
     true_qualities: tuple[float, ...]
+    error_counts: tuple[ErrorCount, ...]
 
 
 def find_common_words(speeches: Iterable[str]) -> set[str]:
@@ -570,8 +601,9 @@ def generate_text(
 
     text = [parse_sentence(sentence) for sentence in passage]
     for index in range(len(text)):
-        if foreign_sentences and rng.bernoulli(0.07 * rates["cohesion"]):
+        if foreign_sentences and rng.error_occurs(0.07, rates["cohesion"]):
             text[index] = parse_sentence(foreign_sentences.pop())
+    error_counts = rng.take_error_counts("cohesion", FOREIGN_SENTENCES)
     corruptions: dict[str, tuple[Corruption, ...]] = {
         "cohesion": (move_sentences, drop_connectives, insert_connectives, replace_subjects),
         "vocabulary": (make_vague_words(common), make_repeated_words(common), insert_fillers),
@@ -585,7 +617,10 @@ def generate_text(
             corruption(
                 text, rates[quality] * math.exp(ERROR_KIND_SD * rng.normal() - ERROR_KIND_SD**2 / 2), rng
             )
-    return GeneratedText(_format_paragraphs(text, rates["cohesion"], rng), scores, true_qualities)
+            error_counts += rng.take_error_counts(quality, corruption.__name__)
+    formatted = _format_paragraphs(text, rates["cohesion"], rng)
+    error_counts += rng.take_error_counts("cohesion", UNEVEN_PARAGRAPHS)
+    return GeneratedText(formatted, scores, true_qualities, tuple(error_counts))
 
 
 def _round_to_half(score: float) -> float:
@@ -601,7 +636,7 @@ def _format_paragraphs(text: list[Sentence], rate: float, rng: PortableRandom) -
             pieces.append(" " if sentences_left else "\n\n")
         if not sentences_left:
             sentences_left = 3 + rng.randbelow(3)
-            if rng.bernoulli(0.2 * rate):
+            if rng.error_occurs(0.2, rate):
                 sentences_left = 1 + rng.randbelow(12)
         sentences_left -= 1
         pieces.append(format_sentence(sentence))

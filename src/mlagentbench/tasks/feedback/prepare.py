@@ -2,6 +2,7 @@
 
 import re
 import tarfile
+from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 
@@ -22,12 +23,18 @@ OPEN_TEST_TEXTS = 1500  # in the paper edition all other texts are the test set
 
 
 def prepare(edition: str, raw: Path, public: Path, private: Path, seed: int) -> None:
-    """Write train.csv and test.csv to `public`, and the hidden scores to `private`."""
+    """Write train.csv and test.csv to `public`, and the hidden scores to `private`.
+
+    In the open edition, `private` also gets the counts of inserted errors, for ceiling.py.
+    """
     texts = _generate_texts(raw / ARCHIVE, seed) if edition == "open" else _read_kaggle(raw / "train.csv")
     # Rows are ordered and named by hashes, so that neither reveals where a text came from.
     order = sorted(range(len(texts)), key=lambda row: sha256(f"{seed} order {row}".encode()).digest())
     text_ids = [sha256(f"{seed} name {row}".encode()).hexdigest()[:12].upper() for row in order]
-    texts = texts.iloc[order].assign(text_id=text_ids)[["text_id", "full_text", *QUALITIES]]
+    texts = texts.iloc[order].assign(text_id=text_ids)
+    if edition == "open":
+        _write_error_counts(texts.iloc[TRAIN_TEXTS["open"] :], private / "error_counts.csv")
+    texts = texts[["text_id", "full_text", *QUALITIES]]
     train, test = texts.iloc[: TRAIN_TEXTS[edition]], texts.iloc[TRAIN_TEXTS[edition] :]
     _write_csv(train, public / "train.csv")
     _write_csv(test.drop(columns=list(QUALITIES)), public / "test.csv")
@@ -36,6 +43,15 @@ def prepare(edition: str, raw: Path, public: Path, private: Path, seed: int) -> 
 
 def _write_csv(table: pd.DataFrame, path: Path) -> None:
     table.to_csv(path, index=False, float_format="%.1f", lineterminator="\n", encoding="utf-8")
+
+
+def _write_error_counts(texts: pd.DataFrame, path: Path) -> None:
+    rows = [
+        {"text_id": text_id, **asdict(count)}
+        for text_id, counts in zip(texts["text_id"], texts["error_counts"], strict=True)
+        for count in counts
+    ]
+    pd.DataFrame(rows).to_csv(path, index=False, lineterminator="\n")
 
 
 def _read_kaggle(path: Path) -> pd.DataFrame:
@@ -59,7 +75,9 @@ def _generate_texts(archive: Path, seed: int) -> pd.DataFrame:
             generate_text(passage, spare_sentences, frequent_words, PortableRandom(f"{seed} {row}"))
         )
     scores = pd.DataFrame([text.scores for text in generated], columns=list(QUALITIES))
-    return scores.assign(full_text=[text.text for text in generated])
+    return scores.assign(
+        full_text=[text.text for text in generated], error_counts=[text.error_counts for text in generated]
+    )
 
 
 def read_addresses(archive: Path) -> list[str]:

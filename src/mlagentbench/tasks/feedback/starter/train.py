@@ -6,10 +6,9 @@ import numpy as np
 import pandas as pd
 
 SCORES = ["cohesion", "syntax", "vocabulary", "phraseology", "grammar", "conventions"]
-LEARNING_RATE = 1e-7
+LEARNING_RATE = 1e-6
 WEIGHT_DECAY = 1.0
 EPOCHS = 60
-INITIAL_SPREAD = 0.08
 SEED = int(os.environ.get("SEED", "0"))
 
 
@@ -31,7 +30,7 @@ def fit_predict(features, scores, new_features):
     rng = np.random.default_rng(SEED)
     mean, scale = features.mean(axis=0), features.std(axis=0)
     features, new_features = (features - mean) / scale, (new_features - mean) / scale
-    weights = rng.normal(0, INITIAL_SPREAD, (features.shape[1], scores.shape[1]))
+    weights = np.zeros((features.shape[1], scores.shape[1]))
     intercept = scores.mean(axis=0)
     for _ in range(EPOCHS):
         for row in rng.permutation(len(scores)):
