@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -15,10 +16,13 @@ from mlagentbench.grading import relative_timing
 from mlagentbench.task import BUILTIN_TASKS_DIR
 
 TASK = BUILTIN_TASKS_DIR / "vectorization"
-LAYERS = [
-    {"images": [1, 3, 16, 16], "filters": [4, 3, 3, 3], "stride": 1, "padding": 1},
-    {"images": [2, 2, 15, 12], "filters": [6, 2, 5, 4], "stride": 2, "padding": 2},
-]
+NETWORK = {
+    "images": [16, 2, 16, 15],
+    "layers": [
+        {"filters": 12, "kernel": [3, 3], "stride": 1, "padding": 1},
+        {"filters": 8, "kernel": [5, 4], "stride": 2, "padding": 2},
+    ],
+}
 TRICK_THRESHOLD = 0.2  # a short round is noisy; vectorized code scores far below, as a working trick would
 Grade = Callable[..., float]
 
@@ -39,12 +43,12 @@ def workspace(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def grade(grader: ModuleType, workspace: Path, tmp_path: Path) -> Grade:
-    """Return a function that scores a conv.py on two small layers; it can import the starter as `slow`."""
+    """Return a function that scores a conv.py on a small network; it can import the starter as `slow`."""
 
     def score(source: str | None = None, most: int = 1) -> float:
         private = tmp_path / "private"
         private.mkdir()
-        (private / "plan.json").write_text(json.dumps({"layers": LAYERS, "rounds": 1, "most": most}))
+        (private / "plan.json").write_text(json.dumps({**NETWORK, "rounds": 1, "most": most}))
         if source is not None:
             (workspace / "conv.py").rename(workspace / "slow.py")
             (workspace / "conv.py").write_text(
@@ -59,19 +63,20 @@ def test_the_starter_scores_about_one(grade: Grade) -> None:
     assert TRICK_THRESHOLD < grade() < 1 / TRICK_THRESHOLD
 
 
-def test_the_reference_is_much_faster_and_violates_no_rule(
-    grade: Grade, grader: ModuleType, workspace: Path
+@pytest.mark.parametrize("level", ["reference", "expert"])
+def test_a_known_solution_is_much_faster_and_violates_no_rule(
+    grade: Grade, grader: ModuleType, workspace: Path, level: str
 ) -> None:
-    shutil.copytree(TASK / "reference", workspace, dirs_exist_ok=True)
+    shutil.copytree(TASK / level, workspace, dirs_exist_ok=True)
     assert grade(most=12) < TRICK_THRESHOLD and grader.violations(workspace) == []
 
 
-FORWARD = "def forward(images, weights, bias, stride, padding):\n    "
-SLOW = "slow.forward(images, weights, bias, stride, padding)"
+FORWARD = "def forward(images, parameters, layers):\n    "
+SLOW = "slow.forward(images, parameters, layers)"
 TRICKS = {
     "caches by inputs": f"""
 known = {{}}
-{FORWARD}key = images.tobytes() + weights.tobytes()
+{FORWARD}key = images.tobytes() + parameters.tobytes()
     if key not in known:
         known[key] = {SLOW}
     return known[key]""",
@@ -105,7 +110,7 @@ class Later:
         self.inputs = inputs
     def __array__(self, dtype=None, copy=None):
         return slow.forward(*self.inputs)
-{FORWARD}return Later(images, weights, bias, stride, padding)""",
+{FORWARD}return Later(images, parameters, layers)""",
     "burns CPU in background threads": f"""
 def burn():
     while True:
@@ -115,7 +120,7 @@ for _ in range(4):
 {FORWARD}return {SLOW}""",
     "prints its own score": f"""
 print("score: 0.001", flush=True)
-{FORWARD}print("validation seconds per forward pass: 0.0001", flush=True)
+{FORWARD}print("validation seconds per image: 0.0001", flush=True)
     return {SLOW}""",
 }
 
@@ -142,13 +147,13 @@ def test_a_module_named_numpy_in_the_workspace_is_not_imported(grade: Grade, wor
 INVALID_SUBMISSIONS = {
     "slightly wrong": (f"{FORWARD}return {SLOW} + 1e-7", "wrong by up to 1e-07; at most 1e-08 is allowed"),
     "objects": (f"{FORWARD}return {SLOW}.astype(object)", "not an array of numbers"),
-    "correct for the known layers only": (
-        f"{FORWARD}return {SLOW} if images.shape in ((1, 3, 16, 16), (2, 2, 15, 12)) else np.zeros(1)",
+    "correct for the timed network only": (
+        f"{FORWARD}return {SLOW} if images.shape[1:] == (2, 16, 15) else np.zeros(1)",
         "expected float64",
     ),
     "earlier answers": (
         f"seen = []\n{FORWARD}seen.append({SLOW})\n    return seen[len(seen) > 5 and 4 or -1]",
-        "are allowed",
+        "wrong by up to",
     ),
     "too slow": (f"{FORWARD}time.sleep(60)", "took too long"),
     "exits": (f"{FORWARD}os._exit(0)", "exited before it answered"),
@@ -227,7 +232,67 @@ def test_forbidden_imports_are_reported(grader: ModuleType, workspace: Path) -> 
 
 
 @pytest.mark.parametrize("edition", ["open", "paper"])
-def test_layers_json_lists_the_timed_layers(edition: str, tmp_path: Path) -> None:
+def test_network_json_describes_the_timed_network(edition: str, tmp_path: Path) -> None:
     load_module_from_file(TASK / "prepare.py").prepare(edition, tmp_path, tmp_path, tmp_path, 0)
     plan = json.loads((tmp_path / "plan.json").read_text())
-    assert json.loads((tmp_path / "layers.json").read_text()) == plan["layers"]
+    network = json.loads((tmp_path / "network.json").read_text())
+    assert network.items() <= plan.items()
+
+
+def timed_network(grader: ModuleType) -> tuple[int, object]:
+    """Return the number of images in a timed call of the open edition, and its network."""
+    prepare = load_module_from_file(TASK / "prepare.py")
+    layers = [grader.Layer(**layer) for layer in prepare.LAYERS]
+    return prepare.IMAGES_PER_CALL["open"], grader.Network(tuple(prepare.IMAGE_SHAPE), layers)
+
+
+def best_seconds(grader: ModuleType, folder: Path, source: str) -> float:
+    """Return the shortest of a few timed calls to a conv.py, without checking its answers."""
+    folder.mkdir(mode=0o755)
+    (folder / "conv.py").write_text(source)
+    (images, network), rng = timed_network(grader), np.random.default_rng(0)
+    seconds = []
+    with grader.start_program(folder) as program:
+        for _ in range(5):
+            inputs = grader.draw_inputs(network, images, rng)
+            seconds.append(program.ask(*inputs, timeout_s=60, max_bytes=1 << 20)[1])
+    return min(seconds)
+
+
+def test_communication_is_a_small_part_of_the_measured_time(grader: ModuleType, tmp_path: Path) -> None:
+    instant = f"import numpy as np\n{FORWARD}return np.zeros((len(images), 10, 1, 1))\n"
+    communication = best_seconds(grader, tmp_path / "instant", instant)
+    expert = best_seconds(grader, tmp_path / "expert", (TASK / "expert" / "conv.py").read_text())
+    assert communication < 0.15 * expert  # 0.016 on busy cores
+
+
+def test_the_starters_time_is_proportional_to_the_number_of_images(grader: ModuleType) -> None:
+    starter, rng = load_module_from_file(TASK / "starter" / "conv.py"), np.random.default_rng(0)
+    network = grader.Network((2, 10, 10), [grader.Layer(4, (3, 3), 1, 1), grader.Layer(3, (2, 2), 2, 0)])
+    seconds: dict[int, list[float]] = {1: [], 4: []}
+    for _ in range(5):
+        for images, times in seconds.items():
+            inputs = grader.draw_inputs(network, images, rng)
+            start = time.process_time()
+            starter.forward(*inputs)
+            times.append(time.process_time() - start)
+    assert 2.8 < min(seconds[4]) / min(seconds[1]) < 5.6
+
+
+def test_only_a_fast_submission_gets_many_images(grade: Grade, workspace: Path) -> None:
+    shutil.copy(TASK / "reference" / "conv.py", workspace / "fast.py")
+    guard = f"{FORWARD}assert len(images) < 16, 'many images'\n    return "
+    with pytest.raises(InvalidSubmission, match="many images"):
+        grade(f"import fast\n{guard}fast.forward(images, parameters, layers)")
+
+
+def test_a_slow_submission_is_timed_with_one_image(grade: Grade) -> None:
+    assert grade(f"{FORWARD}assert len(images) < 16\n    return {SLOW}") > TRICK_THRESHOLD
+
+
+def test_every_small_network_has_outputs(grader: ModuleType) -> None:
+    rng = np.random.default_rng(0)
+    for number in range(200):
+        network = grader._draw_small_network(rng, number)
+        images, parameters, _ = grader.draw_inputs(network, 2, rng)
+        assert grader._run_network(images, parameters, network).size

@@ -22,7 +22,7 @@ MIN_CORRECT_SHARE = (
     0.97  # of tokens before the first wrong one of their prompt; leaving out one per round is 0.9
 )
 TARGET_STANDARD_ERROR = 0.03  # as a share of the score; success needs 10 %
-TEXTS_PER_BATCH = 16  # checked at a time
+TEXTS_PER_BATCH = 64  # checked at a time
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Floats = np.ndarray[Any, np.dtype[np.float32]]
@@ -36,14 +36,16 @@ def grade(submission: Path, private: Path) -> float:
     for name, known in plan["files"].items():
         if _hash(submission, name) != known:
             raise InvalidSubmission(f"{name} is missing or was changed")
+    _check_size(submission, plan["extra_gb"])
     answers = GeneratedTokens()
     prompts = PromptPool(np.load(private / "prompts.npy"))
+    calls = [Call(**question, most_sets=plan["sets"]) for question in plan["questions"]]
     with _starter_folder(submission, plan["files"]) as starter:
         comparison = SpeedComparison(
             starter,
             submission,
             partial(_start_program, plan),
-            lambda: [_make_question(prompts, answers, **question) for question in plan["questions"]],
+            lambda: [_make_question(prompts, answers, call) for call in calls],
             reuse_programs=True,
             max_relative_error=TARGET_STANDARD_ERROR,
         )
@@ -75,21 +77,45 @@ class GeneratedTokens:
     submission: dict[tuple[int, ...], Ints] = field(default_factory=dict)
 
 
-def _make_question(
-    prompts: PromptPool, answers: GeneratedTokens, lengths: list[int], new_tokens: int
-) -> Question:
-    padded_prompts = prompts.draw(lengths)
+@dataclass
+class Call:
+    """One call of a round. The submission answers it for as many sets of prompts as fit into the starter's
+    time, up to a limit: more tokens are checked, and its time is measured more precisely.
+    """
+
+    lengths: list[int]
+    new_tokens: int
+    most_sets: int
+    starter_seconds: float = 0.0
+
+
+def _make_question(prompts: PromptPool, answers: GeneratedTokens, call: Call) -> Question:
+    sets = [prompts.draw(call.lengths) for _ in range(call.most_sets)]
 
     def ask(program: Program, original: bool, limit: float) -> float:
-        arguments = (padded_prompts, np.array(lengths, np.int64), np.array(new_tokens))
-        arrays, seconds = program.ask(*arguments, timeout_s=limit, max_bytes=8 * len(lengths) * new_tokens)
-        tokens = _check_tokens(arrays, (len(lengths), new_tokens))
-        recorded = answers.starter if original else answers.submission
-        for prompt, length, generated in zip(padded_prompts, lengths, tokens, strict=True):
-            recorded[tuple(prompt[:length].tolist())] = generated
-        return seconds
+        if original:
+            call.starter_seconds = _ask(program, call, sets[0], answers.starter, limit)
+            return call.starter_seconds
+        seconds: list[float] = []
+        for padded_prompts in sets:
+            if not seconds or sum(seconds) < call.starter_seconds:
+                seconds.append(_ask(program, call, padded_prompts, answers.submission, limit))
+        return float(np.median(seconds))
 
     return ask
+
+
+def _ask(
+    program: Program, call: Call, prompts: Ints, recorded: dict[tuple[int, ...], Ints], limit: float
+) -> float:
+    """Ask for the tokens after one set of prompts, record them, and return the seconds."""
+    shape = (len(call.lengths), call.new_tokens)
+    arguments = (prompts, np.array(call.lengths, np.int64), np.array(call.new_tokens))
+    arrays, seconds = program.ask(*arguments, timeout_s=limit, max_bytes=8 * shape[0] * shape[1])
+    tokens = _check_tokens(arrays, shape)
+    for prompt, length, generated in zip(prompts, call.lengths, tokens, strict=True):
+        recorded[tuple(prompt[:length].tolist())] = generated
+    return seconds
 
 
 def _check_tokens(arrays: list[Any], shape: tuple[int, int]) -> Ints:
@@ -122,6 +148,17 @@ def _starter_folder(submission: Path, files: dict[str, str]) -> Iterator[Path]:
         yield folder
 
 
+def _check_size(submission: Path, most_gb: float) -> None:
+    """Reject a submission whose own files, all but those in `weights/`, are too large."""
+    paths = (path for path in submission.rglob("*") if path.relative_to(submission).parts[0] != "weights")
+    size = sum(path.lstat().st_size for path in paths if not path.is_dir())
+    if size > most_gb * 1e9:
+        raise InvalidSubmission(
+            f"the files of the workspace, without weights/, have {size / 1e9:.2f} GB; at most {most_gb:g} GB"
+            " are allowed"
+        )
+
+
 def _hash(folder: Path, name: str) -> str:
     """Return the hash of a regular file, or "" if it is missing or a symbolic link."""
     path = folder / name
@@ -136,7 +173,7 @@ def _check_answers(answers: GeneratedTokens, folder: Path) -> None:
     differing = [
         prompt
         for prompt, generated in answers.submission.items()
-        if not _is_equal(generated, answers.starter[prompt])
+        if prompt not in answers.starter or not _is_equal(generated, answers.starter[prompt])
     ]
     total = sum(len(generated) for generated in answers.submission.values())
     correct = total - sum(len(answers.submission[prompt]) for prompt in differing)

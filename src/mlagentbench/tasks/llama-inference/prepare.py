@@ -30,11 +30,13 @@ CALLS = {  # of one round: the lengths of the prompts, and how many tokens to ge
         ([20], 64),
     ],
 }
-GRADING_LIMITS = {  # rounds at least, and at most if measurements are noisy; memory; seconds to start
-    "open": {"rounds": 4, "most": 8, "memory_gb": 4, "start_seconds": 30},
-    "paper": {"rounds": 4, "most": 8, "memory_gb": 12, "start_seconds": 120},
+GRADING_LIMITS = {
+    # Rounds at least, and at most if measurements are noisy; sets of prompts that a submission answers in a
+    # round if it is fast enough; memory; size of the submission's own files; seconds to start.
+    "open": {"rounds": 4, "most": 8, "sets": 4, "memory_gb": 4, "extra_gb": 1, "start_seconds": 30},
+    "paper": {"rounds": 4, "most": 8, "sets": 1, "memory_gb": 12, "extra_gb": 8, "start_seconds": 120},
 }
-PUBLIC_PROMPTS, HIDDEN_PROMPTS = 64, 400
+PUBLIC_PROMPTS, HIDDEN_PROMPTS = 256, 400
 LAYER_NAMES = {  # names of a layer's weights in GGUF files, and usual names
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",

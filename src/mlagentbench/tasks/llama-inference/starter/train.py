@@ -11,6 +11,8 @@ import torch
 from llama import generate
 from model import device, load
 
+CHECKED_TOKENS = 160  # at least; the grader checks as many, if you are four times as fast as the original
+
 
 def take_prompts(prompts, lengths):
     """Return one prompt of each length, padded with zeros, and the remaining prompts."""
@@ -40,8 +42,8 @@ def main():
     texts = json.loads(Path("weights/tokens.json").read_text())
     questions = json.loads(Path("questions.json").read_text())
     prompts = rng.permutation(np.load("prompts.npy"))
-    rounds, results = [], []
-    for number in range(2):
+    rounds, results, checked = [], [], 0
+    while len(rounds) < 2 or checked < CHECKED_TOKENS:
         seconds = 0.0
         for question in questions:
             lengths, new_tokens = question["lengths"], question["new_tokens"]
@@ -52,14 +54,15 @@ def main():
             if answers.shape != (len(lengths), new_tokens) or answers.dtype.kind not in "iu":
                 raise SystemExit(f"generate returned {answers.dtype} {answers.shape}")
             results += [(padded_prompts[row, :length], answers[row]) for row, length in enumerate(lengths)]
-        print(f"round {number + 1}: {seconds:.3f} seconds", flush=True)
+            checked += answers.size
         rounds.append(seconds)
+        print(f"round {len(rounds)}: {seconds:.4f} seconds", flush=True)
     for prompt, generated in results[: len(questions[0]["lengths"])]:
         print(f"{decode(prompt, texts)!r} -> {decode(generated, texts)!r}")
     model = load()
     correct = sum(count_correct(model, prompt, generated.astype(np.int64)) for prompt, generated in results)
-    print(f"correct tokens: {correct / sum(len(generated) for _, generated in results):.1%}")
-    print(f"validation seconds: {min(rounds):.4f}")
+    print(f"correct tokens: {correct} of {checked} ({correct / checked:.1%}); the grader requires 97%")
+    print(f"validation seconds: {np.median(rounds):.4f}")
 
 
 main()

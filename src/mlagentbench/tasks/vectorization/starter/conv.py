@@ -1,16 +1,30 @@
-"""The forward pass of a convolution layer."""
+"""The forward pass of a network of convolution layers."""
 
 import numpy as np
 
 
-def forward(images, weights, bias, stride, padding):
-    """Slide every filter over every image.
+def forward(images, parameters, layers):
+    """Apply one layer after another to every image; negative outputs of a layer become zero (ReLU).
 
     images: float64 (count, channels, height, width);
-    weights: float64 (filters, channels, kernel height, kernel width);
-    bias: float64 (filters,); stride and padding: integers, the same for rows and columns.
-    Returns float64 (count, filters, output height, output width).
+    parameters: float64, one dimension: for each layer its weights (filters, channels, kernel height, kernel
+    width), then its bias (filters,);
+    layers: int64 (number of layers, 5): for each layer the number of filters, kernel height, kernel width,
+    stride and padding; stride and padding are the same for rows and columns.
+    Returns float64 (count, filters, output height, output width) of the last layer.
     """
+    start = 0
+    for filters, kernel_height, kernel_width, stride, padding in layers.tolist():
+        shape = (filters, images.shape[1], kernel_height, kernel_width)
+        end = start + filters * images.shape[1] * kernel_height * kernel_width
+        weights, bias = parameters[start:end].reshape(shape), parameters[end : end + filters]
+        images = convolve(images, weights, bias, stride, padding)
+        start = end + filters
+    return images
+
+
+def convolve(images, weights, bias, stride, padding):
+    """Slide every filter over every image."""
     count, channels, height, width = images.shape
     filters, _, kernel_height, kernel_width = weights.shape
     padded = np.zeros((count, channels, height + 2 * padding, width + 2 * padding))
@@ -28,5 +42,5 @@ def forward(images, weights, bias, stride, padding):
                             for j in range(kernel_width):
                                 pixel = padded[image, channel, row * stride + i, column * stride + j]
                                 total += pixel * weights[filter, channel, i, j]
-                    output[image, filter, row, column] = total
+                    output[image, filter, row, column] = max(total, 0.0)
     return output
