@@ -14,6 +14,7 @@ import inspect
 import sys
 from functools import cache
 from importlib import import_module
+from importlib.machinery import SourceFileLoader
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from pkgutil import iter_modules
@@ -82,6 +83,13 @@ def load_class(package: str, name: str, base: type[T]) -> type[T]:
     raise UsageError(f"The plugin {name} must be a module or a subclass of {base.__name__}, not {plugin!r}.")
 
 
+class _LoaderWithoutBytecode(SourceFileLoader):
+    """Leaves no __pycache__ next to a file of a user or a task."""
+
+    def set_data(self, path: str, data: Any, *, _mode: int = 0) -> None:
+        pass
+
+
 def load_module_from_file(path: Path) -> ModuleType:
     """Import a Python file from anywhere on disk.
 
@@ -90,9 +98,12 @@ def load_module_from_file(path: Path) -> ModuleType:
     """
     if not path.is_file():
         raise UsageError(f"No such file: {path}")
-    spec = importlib.util.spec_from_file_location(f"plugin_{path.stem}", path)
+    name = f"plugin_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} is not a Python file.")
+    if isinstance(spec.loader, SourceFileLoader):
+        spec.loader = _LoaderWithoutBytecode(name, str(path))
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     try:
