@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mlagentbench.preparation.prepare import prepare_data
-from mlagentbench.records import AgentSpec
+from mlagentbench.records import AgentSpec, Levels
 from mlagentbench.runner.batch.job import Job
 from mlagentbench.runner.batch.ray.payload import (
     JobPayload,
@@ -31,7 +31,7 @@ def test_a_data_instance_is_sent_to_the_node_whether_named_by_name_or_hash(
     instance = drawn.instance if named == "by its name" else drawn.hash
     setup = prepare_setup(str(toy), "open", "bwrap", quiet, instance)
     job = Job(task=str(toy), instance=instance, agent_spec=AgentSpec(agent="nothing"), seed=0)
-    payload = JobPayload(attempt_id="one", job=job, hashes=setup.hashes, baseline=None)
+    payload = JobPayload(attempt_id="one", job=job, hashes=setup.hashes, levels=Levels())
     packed = {name: [*pack_folder(folder)] for name, folder in find_folders_to_send(job, setup).items()}
     there = tmp_path / "there"
     there.mkdir()
