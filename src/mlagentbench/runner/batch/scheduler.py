@@ -5,7 +5,7 @@ import heapq
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from queue import Empty, SimpleQueue
+from queue import Empty, Queue
 from threading import Thread
 from types import FrameType
 
@@ -55,7 +55,8 @@ class Scheduler:
         self._queue: list[tuple[float, int, Job]] = []  # a heap by start time and order of addition
         self._added_count = 0
         self._running_count = 0
-        self._finished: SimpleQueue[tuple[Job, str, str]] = SimpleQueue()
+        # Not a SimpleQueue: a signal at the end of its timeout makes it wait forever (CPython 3.11).
+        self._finished: Queue[tuple[Job, str, str]] = Queue()
         self._consecutive_faults: set[str] = set()
         self._signal_count = 0
         self._stop_token = StopToken(follower.folder.path)
