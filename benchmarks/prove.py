@@ -25,7 +25,7 @@ from typing import Any
 
 from mlagentbench.errors import UsageError
 from mlagentbench.formatting import format_score
-from mlagentbench.grading.verdict import SIGNIFICANCE_LEVEL, gain_p_value, judge_score
+from mlagentbench.grading.verdict import SIGNIFICANCE_LEVEL, compute_verdict, judge_score
 from mlagentbench.records import STARTS, AgentSpec, Baseline, Better, Levels, Limits, Result, Start
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.setup import Setup, prepare_setup
@@ -87,14 +87,12 @@ def find_disorder(levels: Levels, better: Better) -> Iterator[str]:
         below, above = levels.solution(lower), levels.solution(higher)
         if below is None or above is None:
             yield f"{lower} or {higher} was not measured"
-        elif gain_p_value(_signed(above.mean - below.mean, better), below) >= SIGNIFICANCE_LEVEL:
+        elif compute_verdict(above.mean, below, better).p_value >= SIGNIFICANCE_LEVEL:
             yield f"the {higher} is not better than the {lower} beyond noise"
-    if levels.expert and levels.ceiling and _signed(levels.expert.mean - levels.ceiling.score, better) > 0:
-        yield "the expert is better than the ceiling"
-
-
-def _signed(difference: float, better: Better) -> float:
-    return difference if better == "higher" else -difference
+    if levels.expert and levels.ceiling:
+        room = compute_verdict(levels.ceiling.score, levels.expert, better).improvement
+        if room is not None and room < 0:
+            yield "the expert is better than the ceiling"
 
 
 def succeeds_from(result: Result, setup: Setup, start: Start) -> bool:

@@ -226,8 +226,7 @@ class Task:
         Raises:
             UsageError: The task has no such solution.
         """
-        if start not in STARTS:
-            raise UsageError(f"No such start: {start!r}. Available: {', '.join(STARTS)}.")
+        parse_start(start)
         if not (self.folder / start).is_dir():
             raise UsageError(f"Task {self.name} has no folder {start}, so a run cannot start from it.")
         return self.folder / start
@@ -248,6 +247,18 @@ class Task:
         package = Path(__file__).parent
         program = package / "sandbox" / "programs" / "submission_runner.py"  # runs submitted code
         return hash_tree(self.folder / "grade.py", self.starter, package / "grading", program)
+
+
+def parse_start(name: str) -> Start:
+    """Check the name of a start.
+
+    Raises:
+        UsageError: There is no such start.
+    """
+    for start in STARTS:
+        if start == name:
+            return start
+    raise UsageError(f"No such start: {name!r}. Available: {', '.join(STARTS)}.")
 
 
 def _installed_folder(name: str) -> Path:

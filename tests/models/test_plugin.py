@@ -1,12 +1,11 @@
 """Models of other packages are found by their entry points; the example in the documentation works."""
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from example_package import installed_example
 
-from mlagentbench.discovery import installed_plugins
 from mlagentbench.errors import ModelFault, UsageError
 from mlagentbench.models.base import load_model
 from mlagentbench.records import Message, Prompt, Tool
@@ -18,19 +17,8 @@ HELLO = Prompt(messages=(Message(role="system", text="be brief"), Message(role="
 @pytest.fixture(autouse=True)
 def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """An installed package with the model of the documentation."""
-    blocks = dict(re.findall(r"```(python|toml)\n(.*?)```", PAGE.read_text(), re.DOTALL))
-    package, metadata = tmp_path / "my_models", tmp_path / "my_models-1.0.dist-info"
-    for folder in (package, metadata):
-        folder.mkdir()
-    (package / "__init__.py").touch()
-    (package / "shell.py").write_text(blocks["python"])
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: my-models\nVersion: 1.0\n")
-    group = re.sub(r'\[project\.entry-points\."(.+)"\]', r"[\1]", blocks["toml"])
-    (metadata / "entry_points.txt").write_text(re.sub(r'"|\s*#.*', "", group))
-    monkeypatch.syspath_prepend(str(tmp_path))
-    installed_plugins.cache_clear()
-    yield
-    installed_plugins.cache_clear()
+    with installed_example(PAGE, "my_models", "shell", tmp_path, monkeypatch):
+        yield
 
 
 def test_the_model_of_the_documentation_replies_and_stops_at_stop_sequences() -> None:

@@ -1,13 +1,12 @@
 """Sandboxes of other packages are found by their entry points; the example in the documentation works."""
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from example_package import installed_example
 from script_runner import ScriptRunner, require_cleanup
 
-from mlagentbench.discovery import installed_plugins
 from mlagentbench.errors import UsageError
 from mlagentbench.sandbox.base import SandboxSpec
 from mlagentbench.sandbox.selection import create_sandbox
@@ -18,19 +17,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "extend" / "sandbox.md"
 @pytest.fixture
 def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """An installed package with the sandbox of the documentation."""
-    blocks = dict(re.findall(r"```(python|toml)\n(.*?)```", PAGE.read_text(), re.DOTALL))
-    package, metadata = tmp_path / "my_sandboxes", tmp_path / "my_sandboxes-1.0.dist-info"
-    for folder in (package, metadata):
-        folder.mkdir()
-    (package / "__init__.py").touch()
-    (package / "no_network.py").write_text(blocks["python"])
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: my-sandboxes\nVersion: 1.0\n")
-    group = re.sub(r'\[project\.entry-points\."(.+)"\]', r"[\1]", blocks["toml"])
-    (metadata / "entry_points.txt").write_text(re.sub(r'"|\s*#.*', "", group))
-    monkeypatch.syspath_prepend(str(tmp_path))
-    installed_plugins.cache_clear()
-    yield
-    installed_plugins.cache_clear()
+    with installed_example(PAGE, "my_sandboxes", "no_network", tmp_path, monkeypatch):
+        yield
 
 
 @pytest.fixture

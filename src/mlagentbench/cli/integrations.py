@@ -20,7 +20,6 @@ from mlagentbench.cli.options import (
     SandboxName,
     StartName,
     drop_none,
-    parse_start,
     print_json,
 )
 from mlagentbench.errors import UsageError
@@ -92,7 +91,7 @@ def mcp(
     from mlagentbench.records import AgentSpec
     from mlagentbench.runner.session import open_session
     from mlagentbench.runner.setup import check_setup, choose_run_folder, prepare_setup
-    from mlagentbench.task import Task
+    from mlagentbench.task import Task, parse_start
     from mlagentbench.terminal.live import live_display
     from mlagentbench.terminal.show import show_result
 

@@ -4,14 +4,11 @@ import json
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from mlagentbench.errors import UsageError
-
-if TYPE_CHECKING:
-    from mlagentbench.records import Start
 
 
 def _complete_task(incomplete: str) -> list[str]:
@@ -80,16 +77,6 @@ def parse_agent_options(settings: list[str] | None) -> dict[str, Any]:
         except ValueError:
             options[name] = value
     return options
-
-
-def parse_start(name: str) -> "Start":
-    """Check the name of a start."""
-    from mlagentbench.records import STARTS
-
-    for start in STARTS:
-        if start == name:
-            return start
-    raise UsageError(f"No such start: {name!r}. Available: {', '.join(STARTS)}.")
 
 
 def drop_none(options: dict[str, Any]) -> dict[str, Any]:

@@ -30,7 +30,6 @@ from mlagentbench.cli.options import (
     drop_none,
     exit_with_error,
     parse_agent_options,
-    parse_start,
     print_json,
 )
 from mlagentbench.errors import UsageError
@@ -77,7 +76,7 @@ def run(
     from mlagentbench.records import AgentSpec
     from mlagentbench.runner.setup import choose_run_folder, prepare_setup
     from mlagentbench.runner.start import create_agent, start_run
-    from mlagentbench.task import Task
+    from mlagentbench.task import Task, parse_start
     from mlagentbench.terminal.live import live_display
 
     agent_options = parse_agent_options(options)

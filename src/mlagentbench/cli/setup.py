@@ -13,7 +13,6 @@ from mlagentbench.cli.options import (
     StartName,
     TaskName,
     TaskNames,
-    parse_start,
     print_json,
 )
 from mlagentbench.errors import UsageError
@@ -80,6 +79,7 @@ def baseline(
     from mlagentbench.formatting import format_score, print_progress
     from mlagentbench.runner.setup import prepare_setup
     from mlagentbench.runner.start import measure_baseline
+    from mlagentbench.task import parse_start
 
     setup = prepare_setup(task, edition, sandbox, print_progress, instance, gpu, start=parse_start(start))
     measured, scores = measure_baseline(setup, count, print_progress)
