@@ -45,6 +45,7 @@ INVALID_TOML = {
         "mean: input should be a finite number",
     ),
     "negative spread": (TOML.replace("sd = 0.1", "sd = -0.1"), "sd"),
+    "unknown grant": (f"{TOML}\n[grants]\nmodels = true\n", "grants.models: no such key"),
     "unknown edition": (TOML.replace("editions.open", "editions.opne"), "editions"),
     "missing title": (TOML.replace("title", "#"), "title: field required"),
     "empty": ("", "field required \\(and"),

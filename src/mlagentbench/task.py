@@ -92,6 +92,12 @@ class TaskTraits(Record):
     run_length_masks: bool = False  # the second column of the submission is a run-length mask
 
 
+class Grants(Record):
+    """What scripts of the agent may use besides the workspace and the runtime; unknown grants are errors."""
+
+    model: bool = False  # the run's model, within the budget of the run
+
+
 class TaskConfig(Record):
     """The keys of task.toml; unknown keys are errors."""
 
@@ -110,6 +116,7 @@ class TaskConfig(Record):
     limits: Limits = Limits()
     twin: Twin | None = None
     traits: TaskTraits = TaskTraits()
+    grants: Grants = Grants()
     editions: dict[Literal["open", "paper"], Edition]
 
 

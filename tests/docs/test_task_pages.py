@@ -14,7 +14,16 @@ from pydantic_core import PydanticUndefined
 from mlagentbench.records import Baseline, Ceiling, Levels, Limits, Record
 from mlagentbench.runner.setup import prepare_setup
 from mlagentbench.runner.start import start_run
-from mlagentbench.task import Edition, GradedFunction, RuleViolation, Source, TaskConfig, TaskTraits, Twin
+from mlagentbench.task import (
+    Edition,
+    GradedFunction,
+    Grants,
+    RuleViolation,
+    Source,
+    TaskConfig,
+    TaskTraits,
+    Twin,
+)
 
 DOCS = Path(__file__).parents[2] / "docs"
 SIMPLE_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
@@ -27,6 +36,7 @@ TABLES = (
     TaskTraits,
     GradedFunction,
     RuleViolation,
+    Grants,
     Edition,
     Source,
     Levels,
