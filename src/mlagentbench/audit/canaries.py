@@ -59,12 +59,12 @@ def temporary_secret_file(location: str, path: Path) -> Iterator[Secret]:
     for other in path.parent.glob(f"{path.name.rpartition('-')[0]}-*"):
         _remove_if_abandoned(other)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("x") as file:
-        try_lock(file)  # before writing: an empty file may not be locked by its owner yet
-        try:
+    try:  # before the file exists: an interrupt may come right after it was created
+        with path.open("x") as file:
+            try_lock(file)  # before writing: an empty file may not be locked by its owner yet
             yield write_secret_file(location, path)
-        finally:
-            path.unlink(missing_ok=True)
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def _remove_if_abandoned(path: Path) -> None:
