@@ -52,7 +52,15 @@ class SandboxFault(Fault):
 
 
 class TaskFault(Fault):
-    """The task's own code failed."""
+    """The task's own code failed.
+
+    Attributes:
+        details: The last lines that the code printed, for the author of the task.
+    """
+
+    def __init__(self, message: str, details: str = "") -> None:
+        super().__init__(message)
+        self.details = details
 
 
 class Stopped(KeyboardInterrupt):

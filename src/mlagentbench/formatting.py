@@ -101,6 +101,12 @@ def last_line(text: str, width: int = 100) -> str:
     return (lines[-1] if lines else "")[:width]
 
 
+def last_lines(text: str, count: int = 12, width: int = 200) -> str:
+    """The last lines of what a program printed, safe to show in a terminal."""
+    lines = strip_control_chars(text[-count * width * 2 :]).rstrip().splitlines()
+    return "\n".join(line[:width] for line in lines[-count:])
+
+
 def describe_verdict(result: Result) -> str:
     """The verdict as a sentence."""
     if result.ending == "fault":

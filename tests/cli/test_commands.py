@@ -140,6 +140,15 @@ def test_a_fault_is_a_result_and_exit_code_one(
     assert code == 1 and "TaskFault: toy/grade.py failed: ZeroDivisionError" in err
 
 
+def test_a_failing_preparation_prints_the_lines_of_its_own_code(
+    call: CallCommand, variant: Callable[..., Path]
+) -> None:
+    body = "def prepare(edition, raw, public, private, seed):\n    raise ValueError('no rows')\n"
+    code, _, err = call("prepare", variant({"prepare.py": body}), "--data-only")
+    assert code == 1 and err.endswith("ValueError: no rows (prepare.py, line 2)\n")
+    assert "    raise ValueError('no rows')\n" in err and "/mlagentbench/" not in err
+
+
 def test_prepare_baseline_and_doctor_print_json(call: CallCommand, toy: Path) -> None:
     code, out, _ = call("prepare", toy, "--json")
     assert code == 0 and json.loads(out)[0]["task"] == "toy"

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,7 +19,7 @@ Play = Callable[..., Result]
 CONSTANT_GRADE = "def grade(submission, private): return 1.0\n"
 GRADE_DEF = "from mlagentbench.errors import InvalidSubmission\ndef grade(submission, private):\n    "
 CRASHES = {
-    "raises": ("raise ValueError('no idea')", r"ValueError: no idea \(exit code 1\)"),
+    "raises": ("raise ValueError('no idea')", r"ValueError: no idea \(grade\.py, line 3\)$"),
     "exits": ("import sys; sys.exit(0)", "exit code 0"),
     "exits with a code": ("import sys; sys.exit(7)", "exit code 7"),
     "exits immediately": ("import os; os._exit(0)", "exit code 0"),
@@ -64,6 +65,16 @@ def test_a_grader_that_cannot_be_loaded_is_a_fault(graded: Callable[..., Grade])
         graded("def grade(:\n")
 
 
+def test_a_crash_of_the_grader_shows_its_own_frames_only(graded: Callable[..., Grade]) -> None:
+    body = "import json\ndef read(path):\n    return json.loads('{')\n"
+    with pytest.raises(TaskFault) as caught:
+        graded(body + "def grade(submission, private):\n    return read(submission)\n")
+    assert str(caught.value).endswith("(char 1) (grade.py, line 3)")
+    frames = re.findall(r'File "(.+?)", line (\d+)', caught.value.details)
+    assert [(Path(file).name, line) for file, line in frames] == [("grade.py", "5"), ("grade.py", "3")]
+    assert "return json.loads('{')" in caught.value.details
+
+
 def test_a_grader_that_takes_too_long_is_a_fault_and_is_killed(
     graded: Callable[..., Grade], tmp_path: Path
 ) -> None:
@@ -91,7 +102,7 @@ def test_very_many_violations_are_cut_off(graded: Callable[..., Grade]) -> None:
 
 
 def test_a_crash_of_the_rule_check_is_a_fault(graded: Callable[..., Grade]) -> None:
-    with pytest.raises(TaskFault, match=r"ValueError: no idea \(exit code 1\)"):
+    with pytest.raises(TaskFault, match=r"ValueError: no idea \(grade\.py, line 1\)$"):
         graded("def violations(submission): raise ValueError('no idea')\n" + CONSTANT_GRADE)
 
 

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -101,6 +102,20 @@ def test_a_crash_of_prepare_is_a_fault_and_leaves_no_data(
         prepare_data(task, "open", progress.append)
     assert "\n" not in str(failure.value)
     assert {path.suffix for path in (cache / "data" / "small").iterdir()} == {".lock"}
+
+
+def test_a_crash_of_prepare_shows_its_own_last_lines_and_frames_only(tmp_path: Path, progress) -> None:
+    body = "import json\n" + PREPARE_DEF + "print('reading rows')\n    json.loads('{')\n"
+    with pytest.raises(TaskFault, match=r"\(prepare\.py, line 4\)$") as failure:
+        prepare_data(small_task(tmp_path / "small", body), "open", progress.append)
+    assert failure.value.details.startswith("reading rows\nTraceback")
+    assert re.findall(r'File ".*?([\w.]+)", line (\d+)', failure.value.details) == [("prepare.py", "4")]
+
+
+def test_a_syntax_error_in_prepare_is_shown_with_its_line(tmp_path: Path, progress) -> None:
+    with pytest.raises(TaskFault, match=r"SyntaxError: .*\(prepare\.py, line 1\)$") as failure:
+        prepare_data(small_task(tmp_path / "small", "def prepare(:\n"), "open", progress.append)
+    assert "def prepare(:" in failure.value.details and "discovery.py" not in failure.value.details
 
 
 def test_a_fresh_instance_has_another_seed_that_only_its_private_folder_contains(

@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 import uuid
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from mlagentbench.environment.environment import Environment
-from mlagentbench.errors import Fault, UsageError
+from mlagentbench.errors import Fault, TaskFault, UsageError
 from mlagentbench.records import Call, Result
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.setup import Setup, prepare_setup
@@ -286,6 +287,17 @@ def test_a_baseline_is_measured_over_seeds(setup: Setup, variant: Callable[..., 
         Fault, match=r"The starter of toy leaves no valid submission: submission\.csv is missing"
     ):
         measure_baseline(silent, 2, lines.append)
+
+
+def test_a_starter_that_fails_is_reported_with_its_own_last_lines(variant: Callable[..., Path]) -> None:
+    source = "print('loading')\ndef load():\n    return {}['y']\nload()\n"
+    setup = prepare_setup(str(variant({"starter/train.py": source})), "open", "bwrap", lambda line: None)
+    with pytest.raises(
+        TaskFault, match=r"^The starter of toy failed: KeyError: 'y' \(train\.py, line 3\)$"
+    ) as failure:
+        measure_baseline(setup, 2, lambda line: None)
+    assert failure.value.details.startswith("loading\nTraceback")
+    assert set(re.findall(r'File "(.+?)"', failure.value.details)) == {"/workspace/./train.py"}
 
 
 def test_a_task_without_a_baseline_is_scored_without_a_verdict(

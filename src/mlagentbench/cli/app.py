@@ -88,7 +88,7 @@ def main() -> None:
     except typer.Abort:
         sys.exit(130)
     except (Fault, OSError) as error:
-        exit_with_error(f"{type(error).__name__}: {error}", 1)
+        exit_with_error(f"{type(error).__name__}: {error}", 1, getattr(error, "details", ""))
     except Exception as error:
         if isinstance(error, UsageError):
             exit_with_error(str(error), 2)

@@ -94,8 +94,10 @@ def print_json(value: Any) -> None:
     print(text)
 
 
-def exit_with_error(message: str, code: int) -> NoReturn:
-    """Print one line to standard error and exit."""
+def exit_with_error(message: str, code: int, details: str = "") -> NoReturn:
+    """Print one line to standard error, below the lines that a task's own code printed, and exit."""
     with suppress(OSError):
+        if details:
+            print(details, file=sys.stderr)
         print(f"mlagentbench: {message}", file=sys.stderr)
     sys.exit(code)

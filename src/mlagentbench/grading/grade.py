@@ -15,6 +15,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from mlagentbench.errors import InvalidSubmission, TaskFault
+from mlagentbench.formatting import last_lines, strip_control_chars
 from mlagentbench.grading import executed_scripts
 from mlagentbench.grading.script_outputs import find_unscripted_outputs
 from mlagentbench.preparation.prepare import PreparedData
@@ -92,6 +93,20 @@ def grade(
     return Grade(score=report.score, invalid=report.invalid, violations=violations, seconds=seconds)
 
 
+def grade_path(task: Task, data: PreparedData, submission: Path, sandbox: Sandbox) -> Grade:
+    """Grade a file, or a folder if the task asks for one, that belongs to no run; rules are not checked.
+
+    Raises:
+        TaskFault: If the grader crashes, hangs or returns no number.
+    """
+    with temporary_dir() as folder:
+        for name in ("sources", "earlier"):
+            (folder / name).mkdir()
+        paths = (submission, folder / "sources", folder / "earlier")
+        report = _run_grader(task, paths, data.private, sandbox, StopToken())
+    return Grade(score=report.score, invalid=report.invalid)
+
+
 def _export_executed_scripts(
     task: Task, store: Store, steps: Sequence[Step], contents: Path, target: Path
 ) -> list[executed_scripts.ExecutedScript]:
@@ -162,7 +177,8 @@ def _run_grader(
             limit = f"{task.config.grading_minutes:g} minutes"
             raise TaskFault(f"{task.name}/grade.py took longer than {limit}") from error
         if child.returncode != 0 or not answer.is_file():
-            raise TaskFault(f"{task.name}/grade.py failed: {_describe_failure(errors, child.returncode)}")
+            reason, details = _describe_failure(errors, child.returncode)
+            raise TaskFault(f"{task.name}/grade.py failed: {reason}", details)
         try:
             return GraderReport.model_validate_json(answer.read_bytes())
         except ValidationError as error:
@@ -207,9 +223,14 @@ def grader_environment(task: Task, sandbox: Sandbox) -> Iterator[tuple[str, str]
     yield "MLAGENTBENCH_GRADING", json.dumps(settings)
 
 
-def _describe_failure(errors: Path, code: int) -> str:
+def _describe_failure(errors: Path, code: int) -> tuple[str, str]:
+    """Why the grader failed in one line, and the lines that it printed before."""
     with errors.open("rb") as file:
         file.seek(max(0, errors.stat().st_size - MAX_STDERR_BYTES))
-        lines = file.read().decode("utf-8", "replace").strip().splitlines()
+        before, _, last = file.read().decode("utf-8", "replace").strip().rpartition("\n")
     status = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-    return f"{lines[-1][:MAX_ERROR_CHARS]} ({status})" if lines else status
+    if not last:
+        return status, ""
+    # An exception of grade.py is reported with its line; the exit code 1 adds nothing.
+    suffix = f" ({status})" if code != 1 else ""
+    return f"{strip_control_chars(last)[:MAX_ERROR_CHARS]}{suffix}", last_lines(before)

@@ -9,12 +9,12 @@ import os
 import runpy
 import signal
 import sys
-import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
 from mlagentbench.errors import Fault, InvalidSubmission
 from mlagentbench.grading.script_rules import NOT_ALL_CHECKED
+from mlagentbench.system.author_errors import format_own_traceback, locate_error
 from mlagentbench.system.spawn import set_parent_death_signal
 
 RULE_CHECK_CPU_S = 60.0  # CPU time for checking the rules in all scripts: far less than grading may take
@@ -28,12 +28,21 @@ def main(folder: Path, submission: Path, sources: Path, private: Path, answer: P
     `sources` holds the agent's final scripts; `earlier` holds one numbered folder for each script that ran
     before.
     """
-    grader = load_grader(folder)
-    executed = sorted(earlier.iterdir(), key=lambda path: int(path.name))
-    checked = [sources, *executed]
-    violations, *before = _check_rules(grader, checked) if "violations" in grader else [[] for _ in checked]
-    report = {"violations": violations, "earlier": before}
-    answer.write_text(json.dumps({**grade_submission(grader, submission, private), **report}))
+    try:
+        grader = load_grader(folder)
+        executed = sorted(earlier.iterdir(), key=lambda path: int(path.name))
+        checked = [sources, *executed]
+        has_rules = "violations" in grader
+        violations, *before = _check_rules(grader, checked) if has_rules else [[] for _ in checked]
+        report = {"violations": violations, "earlier": before}
+        answer.write_text(json.dumps({**grade_submission(grader, submission, private), **report}))
+    except Exception as error:  # noqa: BLE001 - a task's grader may raise anything
+        sys.exit(_describe_error(error, folder))
+
+
+def _describe_error(error: BaseException, folder: Path) -> str:
+    """The traceback of the grader's own code, and the error in one line."""
+    return f"{format_own_traceback(error, folder)}{locate_error(error, folder)}"
 
 
 def load_grader(folder: Path) -> dict[str, Any]:
@@ -81,8 +90,8 @@ def _check_rules_in_fork(
         for folder in folders if os.getppid() == parent else ():
             os.write(write_end, json.dumps(_call_violations(grader, folder)).encode() + b"\n")
         code = 0
-    except BaseException:  # noqa: BLE001 - a task's grader may raise anything
-        traceback.print_exc()
+    except BaseException as error:  # noqa: BLE001 - a task's grader may raise anything
+        print(_describe_error(error, Path(grader["__file__"]).parent), file=sys.stderr, flush=True)
     finally:
         os._exit(code)  # never return into the code of the parent, whatever was raised
 

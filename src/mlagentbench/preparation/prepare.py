@@ -15,6 +15,7 @@ from blake3 import blake3
 from pydantic import ValidationError
 
 from mlagentbench.errors import TaskFault, UsageError
+from mlagentbench.formatting import last_lines
 from mlagentbench.preparation.download_cache import fetch_archive
 from mlagentbench.records import DataKind, Record
 from mlagentbench.system.cache import build_once, cache_dir
@@ -179,8 +180,11 @@ def run_prepare_script(task: Task, request: str) -> None:
     if code != 0:
         output = "".join(tail).strip()
         log.info("output of prepare.py of %s:\n%s", task.name, output)
-        last_line = output.rpartition("\n")[2][-MAX_ERROR_CHARS:] or "no output"
-        raise TaskFault(f"Task {task.name}: prepare.py failed (exit code {code}): {last_line}")
+        before, _, last_line = output.rpartition("\n")
+        reason = last_line[-MAX_ERROR_CHARS:] or "no output"
+        raise TaskFault(
+            f"Task {task.name}: prepare.py failed (exit code {code}): {reason}", last_lines(before)
+        )
 
 
 def prepare_environment() -> Iterator[tuple[str, str]]:

@@ -4,10 +4,10 @@ import json
 import os
 import sys
 import threading
-import traceback
 from pathlib import Path
 
 from mlagentbench.discovery import load_module_from_file
+from mlagentbench.system.author_errors import format_own_traceback, locate_error
 
 
 def main() -> None:
@@ -21,19 +21,9 @@ def main() -> None:
         module = load_module_from_file(folder / "prepare.py")
         module.prepare(request["edition"], raw, public, private, request["seed"])
     except Exception as error:  # noqa: BLE001 - a task's code may raise anything
-        traceback.print_exc()
-        sys.exit(format_location(error, folder))
-
-
-def format_location(error: Exception, folder: Path) -> str:
-    """Format an error in one line, with the last line of the task's own code that was running."""
-    message = " ".join(f"{type(error).__name__}: {error}".split())
-    own_frames = [
-        frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).parent == folder
-    ]
-    if not own_frames:
-        return message
-    return f"{message} ({Path(own_frames[-1].filename).name}, line {own_frames[-1].lineno})"
+        sys.stdout.flush()  # what it printed comes before the error
+        sys.stderr.write(format_own_traceback(error, folder))
+        sys.exit(locate_error(error, folder))
 
 
 def exit_when_stdin_closes() -> None:

@@ -14,6 +14,7 @@ from mlagentbench.errors import Fault, TaskFault, UsageError
 from mlagentbench.models import base as models
 from mlagentbench.records import AgentSpec, Baseline, Limits, Result, Role
 from mlagentbench.runner import baselines
+from mlagentbench.runner.failed_scripts import describe_failed_script
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.run import EnvironmentCallback, execute_run
 from mlagentbench.runner.setup import Setup, find_changed_inputs, restore_setup
@@ -179,8 +180,11 @@ def measure_baseline(setup: Setup, count: int, progress: ProgressCallback) -> tu
     for seed in range(count):
         with temporary_dir() as folder:
             result = start_run(setup, "baseline", folder / "run", seed)
+            reason, details = describe_failed_script(RunFolder(folder / "run").steps())
         if result.ending == "fault":
             raise Fault(result.note)
+        if reason:
+            raise TaskFault(f"The {setup.start} of {result.task} failed: {reason}", details)
         if result.score is None:
             raise TaskFault(f"The {setup.start} of {result.task} leaves no valid submission: {result.note}")
         scores.append(result.score)
