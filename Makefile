@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-setup check docs format prepare prove audit soak fuzz bench gallery lock audit-packages bubblewrap chromium clean
+.PHONY: help run test test-as-user test-all test-setup check docs format prepare prove audit soak fuzz bench gallery lock audit-packages bubblewrap chromium clean
 
 help:  ## show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -31,6 +31,10 @@ run: .venv/installed bubblewrap  ## set up, run the tuner agent on house-price, 
 test: test-setup  ## set up, then run the tests
 	@echo "make: running the tests"
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+test-as-user: test-setup  ## the tests of the sandbox as an ordinary user, if you are root
+	@echo "make: running the tests of the sandbox as an ordinary user"
+	@.ci/as-ordinary-user $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/sandbox
 
 test-all: test-setup prepare  ## the tests and the long ones: whole batches, fresh data, soak; an hour
 	@echo "make: running all tests"

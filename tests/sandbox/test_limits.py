@@ -36,6 +36,23 @@ while True:
     fd = os.memfd_create('x')
     for _ in range(16): os.write(fd, bytes(b'x' * (1 << 20)))
 """,
+    "files without a name that are only partly mapped": """
+print('started', flush=True)
+import ctypes, os
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+SIZE, SHARED_ANONYMOUS = 32 << 20, 0x21
+for number in range(60):
+    fd = os.memfd_create('x') if number % 2 else -1
+    if fd >= 0: os.ftruncate(fd, SIZE)
+    address = libc.mmap(None, SIZE, 3, 1 if fd >= 0 else SHARED_ANONYMOUS, fd, 0)
+    ctypes.memset(address, 1, SIZE)
+    libc.munmap(address + 4096, SIZE - 4096)
+    if fd >= 0: os.close(fd)
+while True: pass
+""",
     "files in memory": """
 print('started', flush=True)
 import time
@@ -92,8 +109,12 @@ try:
         children += 1
 except OSError as error: print(children, error.strerror)
 """)
-    assert (result.limit, result.exit_code) == ("processes", 0)
-    assert result.text.split()[0] == "61"  # and the three that the sandbox itself needs
+    assert result.exit_code == 0
+    if find_controller_folders():
+        assert result.limit == "processes"
+        assert result.text.split()[0] == "61"  # and the three that the sandbox itself needs
+    else:  # the limit monitor may look too late
+        assert result.text.split()[0] == "63"  # and the two in the user namespace, of one more than allowed
 
 
 FILL_SOCKETS = """
@@ -300,11 +321,18 @@ def test_without_cgroups_processes_are_still_limited(run: ScriptRunner) -> None:
         "except OSError: print('made', n)",
     )
     assert 50 < int(str(outcome["text"]).split()[1]) <= 64
-    bomb = run_without_cgroups(
-        run, "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass\n", timeout_s=1.5
-    )
-    assert bomb["limit"] == "time"
+    bomb = run_without_cgroups(run, "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass\n")
+    assert bomb["limit"] == "processes"
     assert run.survivors() == []
+
+
+@needs_root
+def test_without_cgroups_as_many_processes_as_allowed_are_not_a_fork_bomb(run: ScriptRunner) -> None:
+    outcome = run_without_cgroups(
+        run,
+        "import os, time\nfor n in range(62):\n  if not os.fork(): time.sleep(60)\ntime.sleep(3)",
+    )
+    assert (outcome["limit"], outcome["exit_code"]) == (None, 0), outcome["text"]
 
 
 @needs_root

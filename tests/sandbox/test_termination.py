@@ -94,6 +94,8 @@ def test_the_exit_code_is_that_of_the_script(run: ScriptRunner) -> None:
 
 @pytest.mark.parametrize("sandbox", ["bwrap", "none"])
 def test_a_sandbox_dies_when_its_harness_is_killed(sandbox: str, run: ScriptRunner) -> None:
+    if sandbox == "none" and not find_controller_folders():
+        pytest.skip("without cgroups, the next harness cannot find what a killed one left")
     harness = start_harness(run, sandbox, FORK_AND_LOOP)
     assert harness.stdout is not None
     assert b"started" in harness.stdout.readline()

@@ -87,9 +87,10 @@ class BubblewrapSandbox(Sandbox):
                 str(fds[-1]),
                 "--",
             ]
-            # RLIMIT_NPROC is set inside, where the user has no other processes.
+            # RLIMIT_NPROC is set inside, where the user has no other processes. One more than allowed: so the
+            # limit monitor can tell a command that exceeds the limit from one that just meets it.
             if "pids" not in cgroup.folders:
-                command += ["prlimit", f"--nproc={limits.processes}"]
+                command += ["prlimit", f"--nproc={limits.processes + 1}"]
             wrapped = handshake.wrap_command(argv, stdin)
             command += recorder.wrap_command(wrapped) if recorder else wrapped
             before_ready = recorder.hand_over_listener if recorder else None

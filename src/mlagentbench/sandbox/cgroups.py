@@ -1,12 +1,14 @@
 """Control groups: limits on memory and processes that no fork can escape.
 
-Version 2 is used where it is delegated to us, version 1 where it is writable. Elsewhere there are no cgroups,
-and the caller falls back to rlimits and polling. A cgroup is named after the harness process that created it,
-so that the next harness can remove what a killed one left behind.
+Version 2 is used where it is delegated to us, or where the user's systemd delegates one on request; version 1
+where it is writable. Elsewhere there are no cgroups, and the caller falls back to rlimits and polling. A
+cgroup is named after the harness process that created it, so that the next harness can remove what a killed
+one left behind.
 """
 
 import itertools
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -19,6 +21,7 @@ from mlagentbench.errors import SandboxFault
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 CGROUP_PREFIX = "mlagentbench-"
+SYSTEMD_TIMEOUT_S = 5
 REMOVE_TIMEOUT_S = 5  # for a cgroup to become empty; the next harness removes what is left after that
 _cgroup_numbers = itertools.count(1)
 _lock = threading.Lock()
@@ -28,6 +31,8 @@ _lock = threading.Lock()
 def find_controller_folders() -> dict[str, Path]:
     """For each controller the folder in which we may create cgroups; {} if we may not."""
     parents = _find_v2_folders() or _find_v1_folders()
+    if not parents and _enter_systemd_scope():
+        parents = _find_v2_folders()
     for parent in set(parents.values()):
         _remove_stale_cgroups(parent)
     return parents
@@ -35,16 +40,50 @@ def find_controller_folders() -> dict[str, Path]:
 
 def _find_v2_folders() -> dict[str, Path]:
     with suppress(OSError):
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-        for name in (line[3:] for line in lines if line[:3] == "0::"):
-            own = CGROUP_ROOT / name.lstrip("/")
-            # A cgroup that holds processes cannot enable controllers for children: ours usually does not
-            # qualify, and the nearest ancestor that does is used.
-            for folder in (own, *(parent for parent in own.parents if parent.is_relative_to(CGROUP_ROOT))):
-                controllers = (folder / "cgroup.subtree_control").read_text().split()
-                if {"memory", "pids"} <= set(controllers) and _can_create_cgroups(folder, unified=True):
-                    return {"memory": folder, "pids": folder}
+        own = _own_v2_folder()
+        # A cgroup that holds processes cannot enable controllers for children: ours usually does not
+        # qualify, and the nearest ancestor that does is used.
+        for folder in (own, *(parent for parent in own.parents if parent.is_relative_to(CGROUP_ROOT))):
+            controllers = (folder / "cgroup.subtree_control").read_text().split()
+            if {"memory", "pids"} <= set(controllers) and _can_create_cgroups(folder, unified=True):
+                return {"memory": folder, "pids": folder}
     return {}
+
+
+def _enter_systemd_scope() -> bool:
+    """Ask the user's systemd for a delegated cgroup, and move this process there; returns whether it did.
+
+    An ssh session has a cgroup of the system's, in which its user may not create others.
+    """
+    if os.geteuid() == 0 or not (CGROUP_ROOT / "cgroup.controllers").is_file() or not shutil.which("busctl"):
+        return False
+    name = f"{CGROUP_PREFIX}{os.getpid()}.scope"
+    manager = ["org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager"]
+    settings = ["PIDs", "au", "1", str(os.getpid()), "Delegate", "b", "true"]
+    call = ["StartTransientUnit", "ssa(sv)a(sa(sv))", name, "fail", "2", *settings, "0"]
+    command = ["busctl", "--user", f"--timeout={SYSTEMD_TIMEOUT_S}", "call", *manager, *call]
+    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        return False
+    deadline = time.monotonic() + SYSTEMD_TIMEOUT_S
+    while (scope := _own_v2_folder()).name != name:  # systemd moves us after it has answered
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.002)
+    try:
+        # A cgroup that delegates controllers to others may not hold processes itself.
+        harness = scope / "harness"
+        harness.mkdir()
+        for pid in _read_pids(scope):
+            (harness / "cgroup.procs").write_text(str(pid))
+        (scope / "cgroup.subtree_control").write_text("+memory +pids")
+    except OSError:
+        return False
+    return True
+
+
+def _own_v2_folder() -> Path:
+    lines = Path("/proc/self/cgroup").read_text().splitlines()
+    return CGROUP_ROOT / next((line[3:].lstrip("/") for line in lines if line[:3] == "0::"), "")
 
 
 def _find_v1_folders() -> dict[str, Path]:

@@ -4,6 +4,7 @@ import os
 import stat
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,12 +12,16 @@ from mlagentbench.errors import SandboxFault
 from mlagentbench.records import BYTES_PER_GB, Limit, Limits
 from mlagentbench.sandbox.cgroups import Cgroup
 from mlagentbench.sandbox.disk_usage import DiskUsage
-from mlagentbench.sandbox.processes import ProcessTree, is_alive
+from mlagentbench.sandbox.processes import ProcessTree, count_threads, is_alive
 
 MIN_FREE_DISK_TO_START_BYTES = BYTES_PER_GB  # with less free disk on the host, no command is started
 MIN_FREE_BYTES = BYTES_PER_GB // 2  # of the host's disk and memory, which no command may use up
+OTHER_PROGRAMS_BYTES = BYTES_PER_GB // 4  # that other programs may write to the disk meanwhile
 MAPPED_SCAN_TIMEOUT_S = 0.2  # to scan mapped files: reading the mappings of a process blocks while it forks
+MAX_S_OVER_PROCESS_LIMIT = 2  # a script may handle a refused fork; a fork bomb goes on
 TMPFS_PATHS = ("tmp", "var/tmp", "dev/shm", "home/agent")
+# Without cgroups: shared memory that each running command is known to use.
+_known_shared_bytes: dict["LimitMonitor", int] = {}
 
 
 class LimitMonitor:
@@ -25,12 +30,16 @@ class LimitMonitor:
     def __init__(self, workspace: Path, limits: Limits, cgroup: Cgroup, tree: ProcessTree) -> None:
         self.workspace, self.limits, self.cgroup, self.tree = workspace, limits, cgroup, tree
         self._peak_mb = 0.0
+        self._peak_threads = 0
+        self._over_process_limit_since: float | None = None
+        self._other_shared_bytes = _read_other_shared_bytes()
+        self._has_file_of_unknown_size = False
         self._workspace_device = workspace.stat().st_dev
         self._next_memory_check = time.monotonic() + 0.1
         self._next_scan = time.monotonic() + 0.5
         self._earliest_scan = 0.0
         self._bytes_left = int(limits.disk_gb * BYTES_PER_GB)
-        self._free_at_last_scan = _free_disk_bytes(workspace)
+        self._free_at_start = self._free_at_last_scan = _free_disk_bytes(workspace)
 
     @property
     def peak_mb(self) -> float:
@@ -50,13 +59,14 @@ class LimitMonitor:
             return None
         if self._is_memory_exceeded():
             return "memory"
+        if self._is_fork_bomb():
+            return "processes"
         elapsed = time.monotonic() - now
         self._next_memory_check = now + max(0.1, 5 * elapsed)
         free = _free_disk_bytes(self.workspace)
         if free < MIN_FREE_BYTES or (self._is_scan_due(free) and self._is_disk_exceeded()):
             return "disk"
-        # A few refused forks may be a mistake that the command handles; a fork bomb does not stop.
-        return "processes" if self.cgroup.refused_forks > 10 * self.limits.processes else None
+        return None
 
     def check_limits_at_exit(self, failed: bool) -> Limit | None:
         """Return the limit that was exceeded when the command exited; disk is checked only if it failed."""
@@ -64,7 +74,21 @@ class LimitMonitor:
             return "memory"
         if failed and self._is_disk_exceeded():
             return "disk"
-        return "processes" if self.cgroup.refused_forks else None
+        over_limit = self.cgroup.refused_forks or self._peak_threads > self.limits.processes
+        return "processes" if over_limit else None
+
+    def _is_fork_bomb(self) -> bool:
+        """Whether forks are refused again and again; a few may be a mistake that the command handles."""
+        maximum, now = self.limits.processes, time.monotonic()
+        if "pids" in self.cgroup.folders:
+            return self.cgroup.refused_forks > 10 * maximum
+        threads = count_threads(self.tree.pids())
+        self._peak_threads = max(self._peak_threads, threads)
+        if threads <= maximum:
+            self._over_process_limit_since = None
+            return False
+        self._over_process_limit_since = self._over_process_limit_since or now
+        return threads > 2 * maximum or now - self._over_process_limit_since > MAX_S_OVER_PROCESS_LIMIT
 
     def _is_memory_exceeded(self) -> bool:
         has_cgroup = "memory" in self.cgroup.folders
@@ -77,13 +101,34 @@ class LimitMonitor:
 
     def _sum_memory_bytes(self) -> int:
         """Without a cgroup: memory of processes, of in-memory file systems and of files without a name."""
-        used = sum(_read_pss_bytes(pid) for pid in self.tree.pids())
-        used += self._sum_open_deleted_bytes(_find_memfd_device())
+        pss = [_read_pss_bytes(pid) for pid in self.tree.pids()]
+        device = _find_memfd_device()
+        shared = sum(mapped for _, mapped in pss) + self._sum_open_deleted_bytes(device)
         for path in TMPFS_PATHS if self.tree.has_pid_namespace else ():
             with suppress(OSError):
                 file_system = os.statvfs(f"/proc/{self.tree.root_pid}/root/{path}")
-                used += (file_system.f_blocks - file_system.f_bfree) * file_system.f_frsize
+                shared += (file_system.f_blocks - file_system.f_bfree) * file_system.f_frsize
+        _known_shared_bytes[self] = shared
+        used = sum(private for private, _ in pss) + shared
+        # Pages of a file without a name that are not mapped any more are in no figure of a process. They are
+        # missing from the shared memory of the machine, and the process still maps another part of the file.
+        hidden = _read_other_shared_bytes() - self._other_shared_bytes
+        if used + hidden > self.limits.memory_gb * BYTES_PER_GB >= used and self._maps_deleted_file(device):
+            used += hidden
         return used
+
+    def _maps_deleted_file(self, device: int) -> bool:
+        """Whether a process maps a file of the device that has no name."""
+        device_name = b" %02x:%02x " % (os.major(device), os.minor(device))
+        return any(device_name in line for _, line in self._iterate_deleted_mappings())
+
+    def _iterate_deleted_mappings(self) -> Iterator[tuple[int, bytes]]:
+        deadline = time.monotonic() + MAPPED_SCAN_TIMEOUT_S
+        for pid in self.tree.pids():
+            if time.monotonic() > deadline:
+                return
+            with suppress(OSError), open(f"/proc/{pid}/maps", "rb") as maps:  # noqa: PTH123
+                yield from ((pid, line) for line in maps if line.endswith(b" (deleted)\n"))
 
     def _sum_open_deleted_bytes(self, device: int) -> int:
         """Bytes of deleted files that processes hold open.
@@ -108,21 +153,23 @@ class LimitMonitor:
 
     def _sum_mapped_deleted_bytes(self, device: int) -> int:
         """Bytes of deleted files that processes hold only as memory mappings."""
-        sizes, deadline = {}, time.monotonic() + MAPPED_SCAN_TIMEOUT_S
-        for pid in self.tree.pids():
-            if time.monotonic() > deadline:
-                break
-            with suppress(OSError), open(f"/proc/{pid}/maps", "rb") as maps:  # noqa: PTH123
-                for line in maps:
-                    if line.endswith(b" (deleted)\n"):
-                        start, end = (int(address, 16) for address in line.split(None, 1)[0].split(b"-"))
-                        try:
-                            status = os.stat(f"/proc/{pid}/map_files/{start:x}-{end:x}")  # noqa: PTH116
-                        except PermissionError:  # only root can see the size of the file
-                            sizes[line.split()[4]] = end - start
-                            continue
-                        if status.st_dev == device and not status.st_nlink:
-                            sizes[b"%d" % status.st_ino] = status.st_blocks * 512
+        sizes: dict[bytes, int] = {}
+        self._has_file_of_unknown_size = False
+        device_name = b"%02x:%02x" % (os.major(device), os.minor(device))
+        for pid, line in self._iterate_deleted_mappings():
+            addresses, _, _, line_device, inode, *_ = line.split(None, 5)
+            start, end = (int(address, 16) for address in addresses.split(b"-"))
+            try:
+                status = os.stat(f"/proc/{pid}/map_files/{start:x}-{end:x}")  # noqa: PTH116
+            except PermissionError:  # only root can see the size of the file
+                if line_device == device_name:
+                    sizes[inode] = max(sizes.get(inode, 0), end - start)
+                    self._has_file_of_unknown_size = True
+                continue
+            except OSError:
+                continue
+            if status.st_dev == device and not status.st_nlink:
+                sizes[inode] = status.st_blocks * 512
         return sum(sizes.values())
 
     def _is_scan_due(self, free: int) -> bool:
@@ -141,10 +188,13 @@ class LimitMonitor:
         elapsed = time.monotonic() - started
         self._next_scan = time.monotonic() + max(0.25, 20 * elapsed)  # at most a twentieth of one core
         self._earliest_scan = time.monotonic() + 4 * elapsed
-        return usage.is_over_limit or usage.bytes_left <= 0
+        lost = self._free_at_start - _free_disk_bytes(self.workspace) - OTHER_PROGRAMS_BYTES
+        hides_bytes = self._has_file_of_unknown_size and lost > self.limits.disk_gb * BYTES_PER_GB
+        return usage.is_over_limit or usage.bytes_left <= 0 or hides_bytes
 
     def close(self) -> None:
         """Remove the cgroup."""
+        _known_shared_bytes.pop(self, None)
         self.cgroup.close()
 
 
@@ -164,19 +214,31 @@ def _free_disk_bytes(folder: Path) -> int:
 
 
 def _free_memory_bytes() -> int:
-    with suppress(OSError):
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return MIN_FREE_BYTES
+    return _read_kilobytes("/proc/meminfo", "MemAvailable:").get("MemAvailable:", MIN_FREE_BYTES)
 
 
-def _read_pss_bytes(pid: int) -> int:
-    with suppress(OSError, ValueError):
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) * 1024
-    return 0
+def _read_other_shared_bytes() -> int:
+    """Shared memory of the machine that is not known to belong to a command of this harness."""
+    shared = _read_kilobytes("/proc/meminfo", "Shmem:").get("Shmem:", 0)
+    return shared - sum(list(_known_shared_bytes.values()))
+
+
+def _read_pss_bytes(pid: int) -> tuple[int, int]:
+    """Memory of a process, its part of what it shares included: private or from files, and shared memory."""
+    sizes = _read_kilobytes(f"/proc/{pid}/smaps_rollup", "Pss:", "Pss_Shmem:")
+    shared = sizes.get("Pss_Shmem:", 0)
+    return sizes.get("Pss:", 0) - shared, shared
+
+
+def _read_kilobytes(path: str, *names: str) -> dict[str, int]:
+    """The values of these lines of a file in /proc, in bytes."""
+    values = {}
+    with suppress(OSError, ValueError, IndexError):
+        for line in Path(path).read_text().splitlines():
+            words = line.split()
+            if words[0] in names:
+                values[words[0]] = int(words[1]) * 1024
+    return values
 
 
 def _find_memfd_device() -> int:

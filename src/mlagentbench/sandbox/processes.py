@@ -15,7 +15,10 @@ from mlagentbench.sandbox.cgroups import Cgroup
 
 KILL_TIMEOUT_S = 30  # for killed processes to exit; freeing many gigabytes takes a while
 SETTLE_INTERVAL_S = 0.001  # a process that is shown as stopped may still be about to stop
+# A process that keeps replacing itself by a child can be missed by one look at all processes.
+LOOKS_UNTIL_PAUSED = 5
 PF_EXITING = 4  # in the kernel's flags of a process
+HAS_CHILDREN_FILES = Path("/proc/thread-self/children").exists()  # not every kernel has them
 # In the environment of unsandboxed commands, to find their daemons.
 COMMAND_ID_VARIABLE = "MLAGENTBENCH_COMMAND"
 
@@ -36,6 +39,19 @@ def is_alive(pid: int) -> bool:
 
 def list_process_tree(pid: int) -> list[int]:
     """A process and all its descendants, parents before their children."""
+    if not HAS_CHILDREN_FILES:
+        return _list_process_tree_by_parents(pid)
+    pids = [pid]
+    for parent in pids:
+        with suppress(OSError):
+            for thread in os.listdir(f"/proc/{parent}/task"):  # noqa: PTH208
+                with suppress(OSError), open(f"/proc/{parent}/task/{thread}/children", "rb") as file:  # noqa: PTH123
+                    pids += map(int, file.read().split())
+    return pids
+
+
+def _list_process_tree_by_parents(pid: int) -> list[int]:
+    """The same, for kernels without lists of children; too slow to catch processes that keep forking."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208 - thousands of names, many times
         if name.isdigit() and (fields := read_proc_stat(name)):
@@ -105,9 +121,11 @@ class ProcessTree:
     def pause(self) -> None:
         """Stop all processes, so that nothing changes between two steps."""
         # A process that waits in the kernel for a stopped child never shows as stopped.
-        deadline = time.monotonic() + 1
-        while (running := [pid for pid in self.pids() if _is_running(pid)]) and time.monotonic() < deadline:
+        deadline, looks_left = time.monotonic() + 1, LOOKS_UNTIL_PAUSED
+        while looks_left and time.monotonic() < deadline:
+            running = [pid for pid in self.pids() if _is_running(pid)]
             _send_signal(running, signal.SIGSTOP)
+            looks_left = LOOKS_UNTIL_PAUSED if running else looks_left - 1
         before = self._read_cpu_ns()
         time.sleep(SETTLE_INTERVAL_S)
         while (now := self._read_cpu_ns()) != before and time.monotonic() < deadline:
@@ -161,9 +179,12 @@ class ProcessTree:
 
 def _first_child(pid: int) -> int:
     """The first process of the namespace that bwrap, which is `pid`, has created."""
-    with suppress(OSError, ValueError, IndexError):  # not every kernel has this file
-        return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
     return (*list_process_tree(pid), pid)[1]
+
+
+def count_threads(pids: list[int]) -> int:
+    """How many threads these processes have: the kernel limits threads, not processes."""
+    return sum(int(fields[17]) for pid in pids if (fields := read_proc_stat(pid)))
 
 
 def _is_running(pid: int) -> bool:
