@@ -16,6 +16,7 @@ LAYERS = [
     {"process"},
     {"analysis"},
     {"bundles"},
+    {"authoring"},
     {"audit"},
     {"runner"},
     {"agents", "grading"},
@@ -108,7 +109,14 @@ def test_no_agent_imports_grading(path):
 
 
 # Plugins are found by file name, and programs run alone inside a sandbox: their names need not be unique.
-SEPARATE_NAMESPACES = ("tasks", "audit/attacks", "process/rules", "adapters", "sandbox/programs")
+SEPARATE_NAMESPACES = (
+    "tasks",
+    "audit/attacks",
+    "authoring/templates",
+    "process/rules",
+    "adapters",
+    "sandbox/programs",
+)
 SHARED_NAMES = {
     "main",  # the entry point of each program
     "run",  # a command and the API function that it mirrors

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mlagentbench.cli import audit, batch, integrations, reports, runs, setup
+from mlagentbench.cli import audit, authoring, batch, integrations, reports, runs, setup
 from mlagentbench.cli.options import exit_with_error
 from mlagentbench.errors import Fault, UsageError
 from mlagentbench.system.journal import escape_invalid_utf8
@@ -48,6 +48,8 @@ for command in (
     setup.doctor,
     integrations.mcp,
     integrations.import_,
+    authoring.new,
+    authoring.check,
     audit.audit,
 ):
     app.command(command.__name__.rstrip("_"))(command)

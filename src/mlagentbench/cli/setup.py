@@ -1,5 +1,6 @@
 """Commands about what is available and prepared: list, prepare, baseline, doctor."""
 
+import json
 from typing import Annotated
 
 import typer
@@ -77,6 +78,7 @@ def baseline(
 ) -> None:
     """Measure the scores of the unchanged starter, or of another start."""
     from mlagentbench.formatting import format_score, print_progress
+    from mlagentbench.grading.verdict import find_unreachable_success, score_to_beat
     from mlagentbench.runner.setup import prepare_setup
     from mlagentbench.runner.start import measure_baseline
     from mlagentbench.task import parse_start
@@ -90,7 +92,15 @@ def baseline(
         return
     mean, sd = format_score(measured.mean), format_score(measured.sd)
     print(f"{start} of {task} ({edition}): {mean} ± {sd}, n = {measured.n}, {measured.hardware}")
-    print(f"{start} = {{ mean = {measured.mean:.6g}, sd = {measured.sd:.6g}, n = {measured.n} }}")
+    print(f"For task.toml, below [editions.{edition}.levels]:")
+    values = f"mean = {measured.mean:.6g}, sd = {measured.sd:.6g}, n = {measured.n}"
+    print(f"{start} = {{ {values}, hardware = {json.dumps(measured.hardware)} }}")
+    if start == "starter":
+        config, levels = setup.task.config, setup.levels.replace(starter=measured)
+        needed = format_score(score_to_beat(measured, config.better))
+        print(f"Success needs {'more' if config.better == 'higher' else 'less'} than {needed}, beyond noise.")
+        if problem := find_unreachable_success(levels, config.metric, config.better):
+            print(problem)
 
 
 def doctor(as_json: AsJson = False) -> None:

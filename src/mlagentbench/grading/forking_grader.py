@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from pydantic import ValidationError
 
 from mlagentbench.grading.fork_server import DONE
-from mlagentbench.grading.grade import Grade, grade, grader_command, grader_environment
+from mlagentbench.grading.grade import Grade, grade, grade_path, grader_command, grader_environment
 from mlagentbench.preparation.prepare import PreparedData
 from mlagentbench.sandbox.base import Sandbox
 from mlagentbench.system.cache import temporary_dir
@@ -43,6 +43,14 @@ class ForkingGrader:
             store.export(step, name, submission)
             result = self._request_grade(submission, Path(answer_dir, "answer.json"))
         return result or grade(self.task, self.data, store, step, self.sandbox)
+
+    def grade_path(self, submission: Path) -> Grade:
+        """Return the same as `grade.grade_path`."""
+        if submission.is_file():
+            with TemporaryDirectory(dir=self.folder) as answer_dir:
+                if result := self._request_grade(submission, Path(answer_dir, "answer.json")):
+                    return result
+        return grade_path(self.task, self.data, submission, self.sandbox)
 
     def _request_grade(self, submission: Path, answer: Path) -> Grade | None:
         process = self._process = self._process or self._start_server()

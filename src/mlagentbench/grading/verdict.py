@@ -1,13 +1,19 @@
 """Compares a score with the baseline: success is a 10 % improvement that noise alone does not explain."""
 
 import math
+import re
 
+from mlagentbench.formatting import format_score
 from mlagentbench.grading.levels import compute_progress, fraction_of_gap, next_level_score
-from mlagentbench.records import Baseline, Better, RunSpec, Scale, Verdict
+from mlagentbench.records import Baseline, Better, Levels, RunSpec, Scale, Verdict
 
 MIN_IMPROVEMENT = 0.10  # relative to the baseline's mean, as in the paper
 MIN_GAP_CLOSED = 0.10  # of the gap to the next level, if a run began at a stronger start
 SIGNIFICANCE_LEVEL = 0.05  # largest probability that a run of the unchanged starter scores this well
+FRACTION_METRIC = re.compile(  # names of metrics whose best value is 1
+    r"accura|precision|recall|\bf1\b|f1[- ]score|\bauc\b|\broc\b|dice|\biou\b|jaccard|\br2\b|r²",
+    re.IGNORECASE,
+)
 
 
 def judge_score(score: float, spec: RunSpec) -> Verdict | None:
@@ -53,6 +59,44 @@ def compute_verdict(
         improved=improved,
         p_value=p_value,
         success=improved and p_value < SIGNIFICANCE_LEVEL,
+    )
+
+
+def is_at_least_as_good(score: float, other: float, better: Better) -> bool:
+    """Whether a score is not worse than another one."""
+    return score >= other if better == "higher" else score <= other
+
+
+def score_to_beat(baseline: Baseline, better: Better) -> float:
+    """Return the score that a success must exceed; besides, it must be beyond noise."""
+    step = MIN_IMPROVEMENT * abs(baseline.mean)
+    return baseline.mean + step if better == "higher" else baseline.mean - step
+
+
+def find_unreachable_success(levels: Levels, metric: str, better: Better) -> str:
+    """Explain that no score can be a success, and what to do; empty if one can, as far as is known.
+
+    The best possible score is the ceiling, or 1 for a metric that is a fraction by its name.
+    """
+    starter = levels.starter
+    best = levels.ceiling.score if levels.ceiling else None
+    if best is None and better == "higher" and FRACTION_METRIC.search(metric):
+        best = 1.0
+    if starter is None or best is None or (levels.ceiling is None and starter.mean > best):
+        return ""
+    return explain_unreachable(best, starter, better)
+
+
+def explain_unreachable(best: float, starter: Baseline, better: Better) -> str:
+    """Explain that even the best possible score is no success, and what to do; empty if it is one."""
+    if compute_verdict(best, starter, better).success:
+        return ""
+    scored = f"{format_score(starter.mean)} ± {format_score(starter.sd)}"
+    needed = f"{'more' if better == 'higher' else 'less'} than {format_score(score_to_beat(starter, better))}"
+    return (
+        f"No score can be a success: the starter scores {scored}, so success needs {needed},"
+        f" and the best possible score is {format_score(best)}."
+        " Use a weaker starter, or a metric with more room, such as the error rate instead of the accuracy."
     )
 
 
