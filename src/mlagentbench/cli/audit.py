@@ -19,7 +19,7 @@ def audit(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run scripted attacks against tasks, and report whether any of them gained anything."""
+    """Run scripted attacks against tasks. The table says whether any of them gained anything."""
     from mlagentbench.audit.audit import run_audit
     from mlagentbench.formatting import print_progress, strip_control_chars
     from mlagentbench.task import Task

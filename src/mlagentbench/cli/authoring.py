@@ -24,7 +24,7 @@ def new(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a working skeleton of a task (a folder) or of an agent (a file) for you to change."""
+    """Write a working skeleton of a task or an agent. A task is a folder, an agent is a file."""
     from mlagentbench.authoring.skeletons import create_agent_file, create_task
 
     if what not in ("task", "agent"):
@@ -50,7 +50,7 @@ def check(
     sandbox: SandboxName = "bwrap",
     as_json: AsJson = False,
 ) -> None:
-    """Check that a task keeps its contract: files, levels, leaks, grading, solutions, attacks."""
+    """Check that a task keeps its contract. Files, levels, leaks, grading, solutions and attacks."""
     from mlagentbench.authoring.contract import TaskUnderTest, run_contract
     from mlagentbench.authoring.task_checks import TASK_CHECKS
     from mlagentbench.formatting import format_duration, print_progress

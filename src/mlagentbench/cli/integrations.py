@@ -86,7 +86,7 @@ def mcp(
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Serve a task over the Model Context Protocol (stdio or HTTP), and grade the client's submission."""
+    """Serve a task over the Model Context Protocol. By stdio or HTTP; the client's submission is graded."""
     from mlagentbench.formatting import print_progress
     from mlagentbench.records import AgentSpec
     from mlagentbench.runner.session import open_session

@@ -23,7 +23,7 @@ def report(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a report that opens from disk: tables, figures, and a page for each run."""
+    """Write a report as web pages. They open from disk: tables, figures, a page for each run."""
     from mlagentbench.analysis import anytime
     from mlagentbench.analysis.runs import read_runs
     from mlagentbench.bundles.read import open_runs_or_bundles
@@ -51,7 +51,7 @@ def view(
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show runs step by step in a browser, and follow runs that are still going on."""
+    """Show runs step by step in a browser. Runs that are still going on are followed."""
     import webbrowser
     from threading import Thread
 
@@ -78,7 +78,7 @@ def compare(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two agents: which one is better, by how much, how certainly, and on which tasks."""
+    """Compare two agents. Which one is better, by how much, how certainly, and on which tasks?"""
     from mlagentbench.analysis import compare as comparisons
     from mlagentbench.terminal.comparisons import show_comparison
 

@@ -103,7 +103,7 @@ def resume(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Continue a run that was stopped or killed, by replaying its record."""
+    """Continue a run that was stopped or killed. Its record is replayed first."""
     from mlagentbench.formatting import print_progress
     from mlagentbench.runner.start import resume_run
     from mlagentbench.terminal.live import live_display
@@ -132,7 +132,7 @@ def show(
     diff: Annotated[bool, typer.Option("--diff", help="Show what changed in the workspace.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show a run step by step, one step in full, its changes, or a task."""
+    """Show a run step by step, or a task. A step can be shown in full, or as a diff."""
     from mlagentbench.bundles.read import open_run_or_bundle
     from mlagentbench.task import Task
     from mlagentbench.terminal.show import show_run, show_task

@@ -40,7 +40,7 @@ def prepare(
     data_only: Annotated[bool, typer.Option("--data-only", help="Do not build runtimes yet.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Download and split the data of tasks and build their runtimes. Safe to repeat."""
+    """Prepare the data and runtimes of tasks. Downloads, splits and builds once; safe to repeat."""
     from mlagentbench.formatting import print_progress
     from mlagentbench.preparation.prepare import prepare_data
     from mlagentbench.preparation.twin import prepare_twin
@@ -76,7 +76,7 @@ def baseline(
     gpu: Gpu = "",
     as_json: AsJson = False,
 ) -> None:
-    """Measure the scores of the unchanged starter, or of another start."""
+    """Measure the scores of the starter, or of another start."""
     from mlagentbench.formatting import format_score, print_progress
     from mlagentbench.grading.verdict import find_unreachable_success, score_to_beat
     from mlagentbench.runner.setup import prepare_setup
