@@ -34,6 +34,7 @@ LAYERS = [
     {"discovery"},
     {"system"},
     {"formatting"},
+    {"levels"},
     {"records"},
     {"errors"},
 ]

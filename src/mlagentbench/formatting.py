@@ -1,5 +1,6 @@
 """How numbers, durations, commands and verdicts are written, in the terminal and in reports."""
 
+import math
 import re
 import shutil
 import sys
@@ -7,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from mlagentbench.levels import MIN_GAP_CLOSED, MIN_IMPROVEMENT, SIGNIFICANCE_LEVEL
 from mlagentbench.records import Call, DataKind, Result, Start
 
 # Sequences that move the cursor, change colours, ring the bell or reverse the writing direction. Agents and
@@ -87,7 +89,12 @@ def format_score(value: float | None) -> str:
     """A score with enough digits to compare it."""
     if value is None:
         return "-"
-    return f"{value:,.2f}" if abs(value) >= 1000 else f"{value:.4g}"
+    if abs(value) >= 1000:
+        return f"{value:,.2f}"
+    if 0.99 < abs(value) < 1:  # what matters is the distance to 1, which gets two digits
+        decimals = 1 - math.floor(math.log10(1 - abs(value)))
+        return f"{value:.{max(decimals, 4)}f}".rstrip("0")
+    return f"{value:.4g}"
 
 
 def format_percent(value: float | None) -> str:
@@ -116,13 +123,30 @@ def describe_verdict(result: Result) -> str:
     if not result.valid:
         return f"INVALID: {result.note}"
     if result.baseline is None:
-        return f"scored, but not compared: {result.note}"
-    goal = f"10% better than the {result.start}"
+        return f"not judged: {result.note}"
+    goal = f"{MIN_IMPROVEMENT:.0%} better than the {result.start}"
     if result.gap_closed is not None:
-        next_level = "expert" if result.start == "reference" else "ceiling"
-        goal = f"10% of the way from the {result.start} to the {next_level}"
+        goal = f"{MIN_GAP_CLOSED:.0%} of the way from the {result.start} to the {_next_level(result)}"
     if result.success:
         return f"SUCCESS: more than {goal}, beyond noise"
     if result.improved:
         return f"no success: more than {goal}, but within noise"
-    return f"no success: not {goal}"
+    if result.p_value is None or result.p_value >= SIGNIFICANCE_LEVEL:
+        return f"no success: not {goal}"
+    better = f"better than the {result.start} beyond noise (p = {result.p_value:.2g})"
+    if result.gap_closed is not None:
+        return (
+            f"no success: {better}, but closes {_floor_percent(result.gap_closed)} of the gap to the"
+            f" {_next_level(result)}; {MIN_GAP_CLOSED:.0%} needed"
+        )
+    gain = _floor_percent(result.improvement or 0.0)
+    return f"no success: {better}, but only by {gain}; more than {MIN_IMPROVEMENT:.0%} needed"
+
+
+def _next_level(result: Result) -> str:
+    return "expert" if result.start == "reference" else "ceiling"
+
+
+def _floor_percent(fraction: float) -> str:
+    """A percentage that is not rounded up to the bar it misses."""
+    return f"{math.floor(fraction * 1000 + 1e-9) / 10:.1f}%"

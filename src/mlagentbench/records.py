@@ -2,13 +2,14 @@
 
 from typing import Any, Literal, Self
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 BYTES_PER_GB = 2**30  # in Limits, a GB is a GiB
 RUN_FORMAT = 1  # of run folders; this program reads every earlier format too
 
 Ending = Literal["submitted", "steps", "time", "tokens", "money", "stopped", "crashed", "fault"]
-Limit = Literal["time", "memory", "processes", "disk"]
+# Why a command was killed: it exceeded a limit, or the caller cancelled it.
+Limit = Literal["time", "memory", "processes", "disk", "cancelled"]
 Better = Literal["higher", "lower"]
 # Task data: the same everywhere; drawn again with a hidden seed; the same rows with other labels.
 DataKind = Literal["public", "fresh", "twin"]
@@ -241,6 +242,11 @@ class RunSpec(AgentSpec):
     imported: ImportSource | None = None
     kind: DataKind | None = None  # of the data; unknown in older runs
 
+    @property
+    def known_levels(self) -> Levels:
+        """The levels, including the start's in runs that are older than levels."""
+        return self.levels.replace(**{self.start: self.baseline})
+
 
 class Verdict(Record):
     """A score compared with the baseline and the levels of the task."""
@@ -270,7 +276,7 @@ class Result(Record):
     progress: float | None = None
     improved: bool | None = None
     p_value: float | None = None
-    success: bool = False
+    success: bool | None = False  # None: not judged, because the score of the start is not known
     valid: bool = False
     ending: Ending
     note: str = ""
@@ -288,3 +294,11 @@ class Result(Record):
     calls: str = ""
     hashes: Hashes
     folder: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_unjudged(cls, given: Any) -> Any:
+        """Without a baseline a run is not judged; older files say `success: false`."""
+        if isinstance(given, dict) and given.get("baseline") is None and not given.get("success"):
+            return {**given, "success": None}
+        return given

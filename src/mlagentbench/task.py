@@ -253,7 +253,9 @@ class Task:
         """The hash of the code that decides the score, and of the starter, against which some tasks time."""
         package = Path(__file__).parent
         program = package / "sandbox" / "programs" / "submission_runner.py"  # runs submitted code
-        return hash_tree(self.folder / "grade.py", self.starter, package / "grading", program)
+        return hash_tree(
+            self.folder / "grade.py", self.starter, package / "grading", package / "levels.py", program
+        )
 
 
 def parse_start(name: str) -> Start:

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 from urllib.error import HTTPError
@@ -61,7 +61,7 @@ def in_memory(setup: Setup, folder: Path, play: Play) -> None:
     def never_open(progress: object) -> NoReturn:
         raise AssertionError
 
-    description = describe_new_run(setup.task, "open", "", "starter", {}, False, never_open)
+    description = describe_new_run(setup.task, "open", "", "", "starter", {}, False, never_open)
     server = run_server.RunServer(description)
     with open_session(setup, "mcp", folder) as session:
         server.attach(session)
@@ -167,7 +167,8 @@ def test_reading_the_description_is_free_and_reading_a_file_costs_a_step(
         statement = build_problem_statement(Task.load(str(toy)), spec.edition, spec.limits, spec.hardware)
         assert client.instructions and statement.strip() in client.instructions
         prompt = (await client.get_prompt("work")).messages[0].content
-        assert prompt.type == "text" and prompt.text == client.instructions
+        assert prompt.type == "text" and "task://description" in prompt.text
+        assert "questions.csv" not in prompt.text  # the description is in the instructions only
         assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["work"]
         uris = [resource.uri for resource in resources]
         assert uris[0] == "task://description" and "workspace:///data/deep/more.csv" in uris
@@ -276,9 +277,73 @@ def test_a_disconnect_during_a_script_terminates_it(toy: Path, tmp_path: Path, u
 
     over_stdio(log, play, toy, "--out", run)
     until(lambda: "continue with" in log.read_text())
-    assert len(RunFolder(run).steps()) == 1 and RunFolder(run).result is None
+    assert RunFolder(run).result is None
+    assert "[killed: the call was cancelled" in RunFolder(run).steps()[1].observation
     processes = subprocess.run(["ps", "ax", "-o", "args"], capture_output=True, text=True, check=True).stdout
     assert mark not in processes.replace(str(tmp_path), "")
+
+
+def test_a_cancelled_call_terminates_its_script_and_the_next_response_has_the_observation(
+    tmp_path: Path, setup: Setup
+) -> None:
+    code = "import time\nprint('working', flush=True)\ntime.sleep(600)\n"
+
+    async def play(client: Client) -> None:
+        await client.call_tool("python_repl", {"command": "kept = 7"})
+        await client.call_tool("write_file", {"file_name": "slow.py", "content": code})
+        for tool, arguments in (
+            ("execute_script", {"script_name": "slow.py"}),
+            ("python_repl", {"command": f"import os\nos.close(0)\n{code}"}),
+        ):
+            await cancel_when_it_prints(client, tool, arguments, "working")
+        answer = await client.call_tool("python_repl", {"command": "'kept' in globals()"})
+        observation, left, *cancelled = texts(answer)
+        assert observation == "False" and left.startswith("[15 of 20 steps")  # the interpreter was killed
+        assert cancelled[0].startswith(
+            "[You cancelled step 3, Execute Script. Its observation was:\n[killed:"
+        )
+        assert cancelled[0].endswith("\nworking]") and "step 4, Python REPL" in cancelled[1]
+        assert len(texts(await client.call_tool("list_files", {}))) == 2
+
+    in_memory(setup, tmp_path / "run", play)
+    steps = RunFolder(tmp_path / "run").steps()
+    assert [step.execution.limit for step in steps if step.execution] == ["cancelled", "cancelled"]
+    assert not any(step.failed for step in steps)
+
+
+async def cancel_when_it_prints(client: Client, tool: str, arguments: dict[str, str], text: str) -> None:
+    printed = asyncio.Event()
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        if text in (message or ""):
+            printed.set()
+
+    call = asyncio.create_task(client.call_tool(tool, arguments, progress_callback=on_progress))
+    await printed.wait()
+    call.cancel()
+    with suppress(asyncio.CancelledError):
+        await call
+
+
+def test_progress_is_reported_when_it_changes_and_while_the_run_is_graded(
+    tmp_path: Path, setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_server, "PROGRESS_INTERVAL_S", 0.01)
+    messages: list[str] = []
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        messages.append((message or "").partition(": ")[2])
+
+    async def play(client: Client) -> None:
+        code = "import time\nfor n in (1, 2):\n    print(f'line {n}')\n    time.sleep(0.2)\n"
+        await client.call_tool("python_repl", {"command": code}, progress_callback=on_progress)
+        lines = [message for message in messages if message.startswith("line")]
+        assert lines == ["line 1", "line 2"]
+        messages.clear()
+        await client.call_tool("final_answer", SUBMIT, progress_callback=on_progress)
+        assert messages[-1] == "grading the submission"
+
+    in_memory(setup, tmp_path / "run", play)
 
 
 def test_two_clients_over_http_share_the_run_and_losing_one_does_not_end_it(
@@ -370,7 +435,7 @@ def test_a_call_that_waits_too_long_for_the_preparation_is_answered_and_is_no_st
         raise AssertionError
 
     server = run_server.RunServer(
-        describe_new_run(Task.load(str(toy)), "open", "", "starter", {}, False, never_open)
+        describe_new_run(Task.load(str(toy)), "open", "", "", "starter", {}, False, never_open)
     )
     server.preparation = "Installing packages"
 
@@ -387,7 +452,9 @@ def test_a_call_that_waits_too_long_for_the_preparation_is_answered_and_is_no_st
 
 def test_tools_state_the_time_limit_of_the_run(toy: Path) -> None:
     limits = {"script_minutes": 7}
-    run = describe_new_run(Task.load(str(toy)), "open", "", "starter", limits, False, lambda progress: None)
+    run = describe_new_run(
+        Task.load(str(toy)), "open", "", "", "starter", limits, False, lambda progress: None
+    )
     for name in ("Execute Script", "Python REPL"):
         assert "may run for 7 minutes at most" in run.actions[name].description
 

@@ -10,7 +10,10 @@ from mlagentbench.analysis.leaderboard import build_leaderboard
 from mlagentbench.analysis.runs import read_runs
 from mlagentbench.analysis.settings import label_runs
 from mlagentbench.errors import UsageError
-from mlagentbench.records import Baseline, Call
+from mlagentbench.formatting import describe_verdict
+from mlagentbench.grading.verdict import judge_score
+from mlagentbench.levels import required_score
+from mlagentbench.records import AgentSpec, Baseline, Call, Limits, Result
 from mlagentbench.runner.batch.local_runner import prepare_setups
 from mlagentbench.runner.batch.plan import read_plan
 from mlagentbench.runner.folder import RunFolder
@@ -85,7 +88,45 @@ def test_the_agent_is_told_that_it_starts_from_a_strong_solution(task, tmp_path)
             tmp_path / start,
             on_open=lambda env, start=start: statements.update({start: env.problem_statement}),
         )
-    assert "## Starting point" in statements["expert"] and "## Starting point" not in statements["starter"]
+    assert "weak starter" in statements["starter"] and "the expert" not in statements["starter"]
+    assert (
+        "This code scores 5 (mean absolute error, lower is better): the mean of 8 runs"
+        in statements["starter"]
+    )
+    assert "Its score is 4.5 or lower, which is 10% better than this code." in statements["starter"]
+    assert "strong solution of this task, the expert" in statements["expert"]
+    assert "This code scores 1 (" in statements["expert"]
+    assert "is 0.9 or lower, which closes 10% of the gap to the ceiling" in statements["expert"]
+
+
+def test_the_bar_that_agents_are_told_is_the_bar_of_the_verdict(task):
+    for start in ("starter", "reference", "expert"):
+        spec = set_up(task, start).create_run_spec(AgentSpec(agent="none"), 0, Limits())
+        bar = required_score(spec.known_levels, start, spec.better, spec.scale)
+        verdicts = [judge_score(score, spec) for score in (bar - 0.001, bar + 0.001)]
+        assert [verdict.improved for verdict in verdicts] == [True, False]
+
+
+def test_a_start_without_a_known_score_is_reported_and_not_judged(task, tmp_path):
+    folder, lines, statements = tmp_path / "toy", [], []
+    shutil.copytree(task, folder)
+    text = (folder / "task.toml").read_text()
+    (folder / "task.toml").write_text(
+        "".join(line for line in text.splitlines(True) if "expert =" not in line)
+    )
+    (folder / "expert" / "train.py").write_text(SOLUTION.format(error=0.5))  # never measured
+    setup = prepare_setup(str(folder), "open", "bwrap", lines.append, start="expert")
+    assert lines[-1].startswith("Warning: The score of the expert is not known for this data")
+    assert lines[-1].endswith(f"mlagentbench baseline {folder} --start expert")
+    result = start_run(
+        setup, "baseline", tmp_path / "run", on_open=lambda env: statements.append(env.problem_statement)
+    )
+    assert (result.score, result.valid, result.success) == (0.5, True, None)
+    assert describe_verdict(result).startswith("not judged: No baseline is known.")
+    assert "not judged as a success or failure" in statements[0]
+    assert [check.what for check in verify_run(RunFolder(tmp_path / "run"), setup) if not check.holds] == []
+    old = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert Result.model_validate({**old, "success": False}).success is None
 
 
 def test_hard_starts_are_never_mixed_with_ordinary_runs(task, tmp_path):

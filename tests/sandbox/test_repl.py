@@ -51,6 +51,18 @@ def test_an_error_is_shown_and_the_interpreter_continues(run_code: RunCode) -> N
     assert run_code("x") == (None, "1")
 
 
+def test_a_traceback_shows_the_frames_of_the_command_only(run_code: RunCode) -> None:
+    assert run_code("def f():\n    return {}['a']\nf()")[1] == (
+        "Traceback (most recent call last):\n"
+        '  File "<command>", line 3, in <module>\n'
+        '  File "<command>", line 2, in f\n'
+        "KeyError: 'a'"
+    )
+    assert run_code("x = = 2")[1].startswith('File "<command>", line 1\n    x = = 2\n')
+    library_error = run_code("import json\njson.loads('')")[1]
+    assert "json/decoder.py" in library_error and "repl.py" not in library_error
+
+
 @pytest.mark.parametrize(
     "end", ["import os; os._exit(5)", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"]
 )

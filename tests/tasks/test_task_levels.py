@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from mlagentbench.formatting import format_score
-from mlagentbench.grading.verdict import SIGNIFICANCE_LEVEL, compute_verdict
+from mlagentbench.grading.verdict import compute_verdict
+from mlagentbench.levels import SIGNIFICANCE_LEVEL
 from mlagentbench.records import STARTS
 from mlagentbench.task import Task
 

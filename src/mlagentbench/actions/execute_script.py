@@ -56,6 +56,7 @@ def format_outcome(execution: Execution, limits: Limits, time_limit_s: float) ->
         "memory": f"killed: memory limit {limits.memory_gb:g} GB",
         "disk": f"killed: disk limit {limits.disk_gb:g} GB or {limits.files:,} files, or folders too deep",
         "processes": f"{_describe_process_limit(execution)}: limit of {limits.processes} processes",
+        "cancelled": "killed: the call was cancelled",
         None: f"exit code {execution.exit_code}",
     }
     truncated = execution.output_bytes > MAX_OUTPUT_FILE_BYTES

@@ -109,7 +109,7 @@ class RunValues:
         self.counted = [run.result for run in runs if run.result and not run.is_fault]
         self.judged = [run.result for run in runs if run.result and not run.is_fault and run.spec.baseline]
         self.improved = [float(bool(result.improved)) for result in self.judged]
-        self.success = [float(result.success) for result in self.judged]
+        self.success = [float(bool(result.success)) for result in self.judged]
         self.valid = [float(result.valid) for result in self.counted]
         self.improvements = [result.improvement for result in self.judged if result.improvement is not None]
         self.scores = [result.score for result in self.counted if result.score is not None]

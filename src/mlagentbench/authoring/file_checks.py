@@ -6,12 +6,8 @@ from itertools import pairwise
 
 from mlagentbench.authoring.contract import CheckFailed, CheckSkipped, TaskUnderTest
 from mlagentbench.formatting import format_score
-from mlagentbench.grading.verdict import (
-    SIGNIFICANCE_LEVEL,
-    compute_verdict,
-    find_unreachable_success,
-    is_at_least_as_good,
-)
+from mlagentbench.grading.verdict import compute_verdict, find_unreachable_success, is_at_least_as_good
+from mlagentbench.levels import SIGNIFICANCE_LEVEL
 from mlagentbench.records import STARTS, Baseline
 from mlagentbench.runtimes.base import read_requirements, runtime_names
 

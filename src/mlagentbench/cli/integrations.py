@@ -122,7 +122,9 @@ def mcp(
                     yield session
 
             loaded_task, _ = check_setup(task, edition, sandbox, gpu, start=solution)
-            run = describe_new_run(loaded_task, edition, gpu, solution, limits, bool(model), open_run)
+            run = describe_new_run(
+                loaded_task, edition, instance, gpu, solution, limits, bool(model), open_run
+            )
         result = serve_run(run, http, print_progress).result
     if result is None:
         hint = (

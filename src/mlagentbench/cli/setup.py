@@ -78,12 +78,22 @@ def baseline(
 ) -> None:
     """Measure the scores of the starter, or of another start."""
     from mlagentbench.formatting import format_score, print_progress
-    from mlagentbench.grading.verdict import find_unreachable_success, score_to_beat
+    from mlagentbench.grading.verdict import find_unreachable_success
+    from mlagentbench.levels import score_to_beat
     from mlagentbench.runner.setup import prepare_setup
     from mlagentbench.runner.start import measure_baseline
     from mlagentbench.task import parse_start
 
-    setup = prepare_setup(task, edition, sandbox, print_progress, instance, gpu, start=parse_start(start))
+    setup = prepare_setup(
+        task,
+        edition,
+        sandbox,
+        print_progress,
+        instance,
+        gpu,
+        start=parse_start(start),
+        warn_if_unjudged=False,
+    )
     measured, scores = measure_baseline(setup, count, print_progress)
     if as_json:
         print_json(

@@ -82,7 +82,7 @@ class Environment:
         """What the agent reads first: the task's description, and the resources and limits of this run."""
         spec = self.spec
         return build_problem_statement(
-            self.task, spec.edition, spec.limits, spec.hardware, spec.gpu, spec.start
+            self.task, spec.edition, spec.limits, spec.hardware, spec.gpu, spec.start, spec.known_levels
         )
 
     @property

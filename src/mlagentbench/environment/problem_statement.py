@@ -1,8 +1,15 @@
 """The problem statement: a task's description, and the resources and limits of the run."""
 
-from mlagentbench.formatting import format_quantity
+from mlagentbench.formatting import format_quantity, format_score
 from mlagentbench.language.prompts import fill_prompt
-from mlagentbench.records import Hardware, Limits, Start
+from mlagentbench.levels import (
+    MIN_GAP_CLOSED,
+    MIN_IMPROVEMENT,
+    SIGNIFICANCE_LEVEL,
+    goal_score,
+    required_score,
+)
+from mlagentbench.records import Hardware, Levels, Limits, Scale, Start
 from mlagentbench.task import Task
 
 
@@ -13,6 +20,7 @@ def build_problem_statement(
     hardware: Hardware,
     gpu: str = "",
     start: Start = "starter",
+    levels: Levels | None = None,
 ) -> str:
     """Build the text that describes the problem to an agent, the same in every interface.
 
@@ -23,6 +31,7 @@ def build_problem_statement(
         hardware: The machine on which scripts run.
         gpu: The GPUs that the run may use, as in `RunSpec.gpu`.
         start: The solution that the agent starts from.
+        levels: The levels for the data of the run, by default those of the edition.
     """
     resources = fill_prompt(
         "resources",
@@ -39,10 +48,40 @@ def build_problem_statement(
         else format_quantity(limits.hours * 60, "minute"),
         budget=_describe_budget(limits),
     )
-    parts = [task.describe(edition).strip(), resources]
-    if start != "starter":
-        parts.insert(1, fill_prompt("hard_start"))
-    return "\n\n".join(parts) + "\n"
+    goal = _describe_goal(task, start, task.edition(edition).levels if levels is None else levels)
+    return "\n\n".join([task.describe(edition).strip(), goal, resources]) + "\n"
+
+
+def _describe_goal(task: Task, start: Start, levels: Levels) -> str:
+    """Describe the code that the agent starts from, its score, and the score that counts as a success."""
+    config, baseline = task.config, levels.solution(start)
+    code = fill_prompt("starter") if start == "starter" else fill_prompt("hard_start", level=start)
+    required = required_score(levels, start, config.better, config.scale)
+    if baseline is None or required is None:
+        return f"{code}\n{fill_prompt('goal_unknown')}"
+    goal = fill_prompt(
+        "goal",
+        score=format_score(baseline.mean),
+        metric=config.metric,
+        better=config.better,
+        runs=format_quantity(baseline.n, "run"),
+        sd=format_score(baseline.sd),
+        required=format_score(required),
+        rule=_describe_rule(start, goal_score(levels, start, config.better, config.scale), config.scale),
+        significance=f"{SIGNIFICANCE_LEVEL:.0%}",
+    )
+    return f"{code}\n{goal}"
+
+
+def _describe_rule(start: Start, goal: float | None, scale: Scale) -> str:
+    """Describe what the required score means, after "which"."""
+    if goal is None:
+        return f"is {MIN_IMPROVEMENT:.0%} better than this code"
+    level = (
+        "the expert solution" if start == "reference" else "the ceiling, the best that any program can do,"
+    )
+    log = ", on a logarithmic scale" if scale == "log" else ""
+    return f"closes {MIN_GAP_CLOSED:.0%} of the gap to {level} at {format_score(goal)}{log}"
 
 
 def _describe_gpus(gpu: str, hardware: Hardware) -> str:

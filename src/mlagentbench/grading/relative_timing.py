@@ -16,7 +16,7 @@ import numpy as np
 
 from mlagentbench.errors import InvalidSubmission
 from mlagentbench.grading.program import Program
-from mlagentbench.grading.verdict import MIN_IMPROVEMENT
+from mlagentbench.levels import MIN_IMPROVEMENT
 
 SecondsArray = np.ndarray[Any, np.dtype[np.float64]]
 # Asks a program one question. Gets the program, whether it is the starter, and the time limit in seconds;

@@ -4,12 +4,17 @@ import math
 import re
 
 from mlagentbench.formatting import format_score
-from mlagentbench.grading.levels import compute_progress, fraction_of_gap, next_level_score
+from mlagentbench.levels import (
+    MIN_GAP_CLOSED,
+    MIN_IMPROVEMENT,
+    SIGNIFICANCE_LEVEL,
+    compute_progress,
+    fraction_of_gap,
+    next_level_score,
+    score_to_beat,
+)
 from mlagentbench.records import Baseline, Better, Levels, RunSpec, Scale, Verdict
 
-MIN_IMPROVEMENT = 0.10  # relative to the baseline's mean, as in the paper
-MIN_GAP_CLOSED = 0.10  # of the gap to the next level, if a run began at a stronger start
-SIGNIFICANCE_LEVEL = 0.05  # largest probability that a run of the unchanged starter scores this well
 FRACTION_METRIC = re.compile(  # names of metrics whose best value is 1
     r"accura|precision|recall|\bf1\b|f1[- ]score|\bauc\b|\broc\b|dice|\biou\b|jaccard|\br2\b|r²",
     re.IGNORECASE,
@@ -65,12 +70,6 @@ def compute_verdict(
 def is_at_least_as_good(score: float, other: float, better: Better) -> bool:
     """Whether a score is not worse than another one."""
     return score >= other if better == "higher" else score <= other
-
-
-def score_to_beat(baseline: Baseline, better: Better) -> float:
-    """Return the score that a success must exceed; besides, it must be beyond noise."""
-    step = MIN_IMPROVEMENT * abs(baseline.mean)
-    return baseline.mean + step if better == "higher" else baseline.mean - step
 
 
 def find_unreachable_success(levels: Levels, metric: str, better: Better) -> str:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from mlagentbench.errors import UsageError
 from mlagentbench.grading.verdict import summarize_scores
-from mlagentbench.preparation.prepare import DEFAULT_SEED, PreparedData, data_folder
+from mlagentbench.preparation.prepare import DEFAULT_SEED, PreparedData, data_folder, find_prepared_data
 from mlagentbench.records import STARTS, Baseline, Levels, Start
 from mlagentbench.system.atomic_write import write_atomic
 from mlagentbench.system.cache import cache_dir
@@ -24,6 +24,14 @@ def find_levels(task: Task, edition: str, data: PreparedData) -> Levels:
     stored = task.edition(edition).levels if is_default else Levels()
     missing = [start for start in STARTS if stored.solution(start) is None]
     return stored.replace(**{start: _read_cached(_cache_path(task, data, start)) for start in missing})
+
+
+def find_levels_before_preparation(task: Task, edition: str, instance: str = "") -> Levels:
+    """Find the levels for data that may not be prepared yet; the arguments are those of `prepare_data`."""
+    try:
+        return find_levels(task, edition, find_prepared_data(task, edition, instance))
+    except UsageError:
+        return Levels() if instance else task.edition(edition).levels
 
 
 def _read_cached(path: Path) -> Baseline | None:

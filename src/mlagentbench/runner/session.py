@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import RLock
+from threading import Event, RLock
 from typing import Any
 
 from mlagentbench.environment.environment import Environment
@@ -43,8 +43,13 @@ class Session:
         steps_left, time_left = max_steps - len(self.env.steps), format_duration(self.env.seconds_left)
         return f"{steps_left} of {max_steps} steps and {time_left} left"
 
-    def step(self, call: Call) -> Step:
+    def step(self, call: Call, cancel: Event | None = None) -> Step:
         """Execute one action and return the recorded step.
+
+        Args:
+            call: The action and its arguments.
+            cancel: Set by another thread, it terminates the script or REPL command of the step. The step is
+                recorded, and the run goes on.
 
         Raises:
             RunOver: The run has ended.
@@ -55,7 +60,8 @@ class Session:
             if self.env.done or self.result:
                 ending = self.result.ending if self.result else self.env.ending
                 raise RunOver(f"The run is over: {ending}")
-            self.env.step(call)
+            with self.env.context.stop_token.cancellable_by(cancel or Event()):
+                self.env.step(call)
             return self.env.steps[-1]
 
     def finish(self, note: str = "") -> Result:

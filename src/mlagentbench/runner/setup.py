@@ -7,6 +7,7 @@ from pathlib import Path
 
 import mlagentbench
 from mlagentbench.errors import UsageError
+from mlagentbench.formatting import baseline_command
 from mlagentbench.preparation.prepare import PreparedData, find_prepared_data, prepare_data
 from mlagentbench.records import AgentSpec, Baseline, Hashes, Levels, Limits, RunSpec, Start
 from mlagentbench.runner.baselines import find_levels
@@ -109,6 +110,7 @@ def prepare_setup(
     gpu: str = "",
     record_access: bool = False,
     start: Start = "starter",
+    warn_if_unjudged: bool = True,
 ) -> Setup:
     """Load the task and prepare its data, runtime and sandbox; what is already prepared is reused.
 
@@ -121,6 +123,7 @@ def prepare_setup(
         gpu: The GPUs that scripts may use: empty for none, "all", or numbers separated by commas.
         record_access: Record which files and sockets scripts try to open.
         start: The solution that the agent starts from: "starter", "reference" or "expert".
+        warn_if_unjudged: Report if the score of the start is not known, so that success cannot be judged.
 
     Raises:
         UsageError: Something does not exist, or this machine does not support it.
@@ -129,6 +132,12 @@ def prepare_setup(
     runtime = ensure_runtime(loaded_task.config.runtime, progress)
     data = prepare_data(loaded_task, edition, progress, instance)
     levels = find_levels(loaded_task, edition, data)
+    if warn_if_unjudged and levels.solution(start) is None:
+        command = baseline_command(loaded_task.load_name, edition, data.hash, data.kind, start)
+        progress(
+            f"Warning: The score of the {start} is not known for this data, so success cannot be judged."
+            f" Measure it with: {command}"
+        )
     return Setup(loaded_task, edition, data, runtime, sandbox, levels, record_access, start)
 
 
@@ -146,8 +155,9 @@ def restore_setup(spec: RunSpec, progress: ProgressCallback) -> Setup:
     sandbox = create_sandbox("bwrap" if spec.imported else spec.sandbox, spec.gpu)
     data = _find_run_data(task, spec, progress)
     runtime = ensure_runtime(task.config.runtime, progress)
-    levels = spec.levels.replace(**{spec.start: spec.baseline})
-    return Setup(task, spec.edition, data, runtime, sandbox, levels, spec.record_access, spec.start)
+    return Setup(
+        task, spec.edition, data, runtime, sandbox, spec.known_levels, spec.record_access, spec.start
+    )
 
 
 def _find_run_data(task: Task, spec: RunSpec, progress: ProgressCallback) -> PreparedData:

@@ -95,7 +95,8 @@ class SandboxProcess:
             message_fd: A second descriptor to wait for, such as a socket to the command.
 
         Returns:
-            "exited" if the command has exited, "limit" if it exceeded a limit (then `limit` says which),
+            "exited" if the command has exited, "limit" if it exceeded a limit or was cancelled (then `limit`
+            says which),
             "message" if `message_fd` is readable.
 
         Raises:
@@ -115,11 +116,16 @@ class SandboxProcess:
                 poll.unregister(self.stdout)
             self.stop_token.raise_if_requested()
             has_message = message_fd in ready
-            self.limit = "time" if time.monotonic() > deadline else self.monitor.check_limits(has_message)
+            self.limit = self._exceeded_limit(deadline, has_message)
             if self.limit:
                 return "limit"
             if has_message:
                 return "message"
+
+    def _exceeded_limit(self, deadline: float, has_message: bool) -> Limit | None:
+        if self.stop_token.command_cancelled:
+            return "cancelled"
+        return "time" if time.monotonic() > deadline else self.monitor.check_limits(has_message)
 
     def drain_output(self, output: CommandOutput) -> None:
         """Read what is left in the pipe of a command that is paused or has exited."""

@@ -32,12 +32,16 @@ def interrupt_on_sigterm() -> Iterator[None]:
 
 
 class StopToken:
-    """Checked between steps and while scripts run. Once stop is requested, it stays requested."""
+    """Checked between steps and while scripts run. Once stop is requested, it stays requested.
+
+    A single command can be cancelled as well, in a run that goes on: see `cancellable_by`.
+    """
 
     def __init__(self, folder: Path | None = None) -> None:
         """Watch for the stop file in `folder`, if one is given."""
         self._file = folder / STOP_FILE if folder else None
         self._event = Event()
+        self._cancel: Event | None = None
         self._next_poll = 0.0
 
     def request(self) -> None:
@@ -53,6 +57,20 @@ class StopToken:
             if self._file.exists():
                 self._event.set()
         return self._event.is_set()
+
+    @contextmanager
+    def cancellable_by(self, cancel: Event) -> Iterator[None]:
+        """Terminate the commands of this block once `cancel` is set."""
+        self._cancel = cancel
+        try:
+            yield
+        finally:
+            self._cancel = None
+
+    @property
+    def command_cancelled(self) -> bool:
+        """Whether the current command should be terminated, and the run go on."""
+        return self._cancel is not None and self._cancel.is_set()
 
     def raise_if_requested(self) -> None:
         """Raise Stopped if the run should stop."""

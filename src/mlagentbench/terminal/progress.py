@@ -109,7 +109,9 @@ def format_run_outcome(run: RunStatus) -> str:
         return strip_control_chars(f"fault {run.faults}: {run.note}")
     if run.state != "finished":
         return strip_control_chars(run.action or run.note)
-    verdict = "success" if run.success else "no success" if run.valid else f"invalid: {run.note}"
+    verdict = f"invalid: {run.note}"
+    if run.valid:
+        verdict = "not judged" if run.success is None else "success" if run.success else "no success"
     ending = f"{run.ending} after {run.steps} steps, {format_duration(run.seconds)}"
     return strip_control_chars(f"{format_score(run.score)}, {verdict} ({ending})")
 

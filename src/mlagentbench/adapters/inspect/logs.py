@@ -135,7 +135,9 @@ def _problem_statement(spec: RunSpec) -> str:
     """The problem statement of the task, if it is on this machine."""
     with suppress(UsageError):
         task = Task.load(spec.task)
-        return build_problem_statement(task, spec.edition, spec.limits, spec.hardware, spec.gpu, spec.start)
+        return build_problem_statement(
+            task, spec.edition, spec.limits, spec.hardware, spec.gpu, spec.start, spec.known_levels
+        )
     return f"(the task {spec.task} was not available on the machine that wrote this log)"
 
 

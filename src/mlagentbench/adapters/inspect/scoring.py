@@ -42,7 +42,7 @@ async def _resolve_result(state: TaskState) -> Result:
 def to_score(result: Result) -> Score:
     """Convert a result to an Inspect score; unknown values are NaN, which the means leave out."""
     values = {
-        "success": float(result.success) if result.baseline is not None else None,
+        "success": None if result.success is None else float(result.success),
         "progress": result.progress,
         "improvement": result.improvement,
         "score": result.score,

@@ -20,6 +20,7 @@ from mlagentbench.environment.problem_statement import build_problem_statement
 from mlagentbench.errors import UsageError
 from mlagentbench.language.prompts import fill_prompt
 from mlagentbench.records import AgentSpec, Start
+from mlagentbench.runner.baselines import find_levels_before_preparation
 from mlagentbench.system.hardware import detect_hardware
 from mlagentbench.task import Task
 
@@ -52,7 +53,10 @@ def create_task(
     limits = {key: value for key, value in (("steps", steps), ("hours", hours)) if value is not None}
     config = benchmark_task.config
     run_limits = config.limits.replace(**limits)
-    statement = build_problem_statement(benchmark_task, edition, run_limits, detect_hardware(), gpu, start)
+    levels = find_levels_before_preparation(benchmark_task, edition, instance)
+    statement = build_problem_statement(
+        benchmark_task, edition, run_limits, detect_hardware(), gpu, start, levels
+    )
     instructions = fill_prompt("tools", task=statement.strip(), steps=str(run_limits.steps))
     settings = SampleSettings(
         task=benchmark_task.load_name,

@@ -15,11 +15,12 @@ from mlagentbench.agents.tools import build_tools, tool_name
 from mlagentbench.errors import BenchError, Stopped
 from mlagentbench.formatting import format_duration, last_line
 from mlagentbench.language.prompts import fill_prompt
-from mlagentbench.records import Call
+from mlagentbench.records import Call, Step
 from mlagentbench.runner.session import Session
 
 DESCRIPTION_URI, FILE_URI_PREFIX = "task://description", "workspace:///"
-PROGRESS_INTERVAL_S = 1.0
+PROGRESS_INTERVAL_S = 1.0  # between two looks at the output
+UNCHANGED_INTERVAL_S = 10.0  # between two notifications that differ only in the elapsed time
 READY_POLL_INTERVAL_S = 0.1
 # A call waits so long for the preparation. Many clients give up after a minute.
 MAX_PREPARATION_WAIT_S = 40.0
@@ -48,6 +49,9 @@ class RunServer:
         self.instructions = f"{instructions}\n{fill_prompt('mcp_clock')}"
         self.actions = {tool_name(name): action for name, action in run.actions.items()}
         self._step_limiter = anyio.CapacityLimiter(1)
+        self._cancelled_steps: list[
+            Step
+        ] = []  # that the client has not seen: cancelled calls get no response
         self.server: Server[Any] = Server(
             "mlagentbench",
             version=mlagentbench.__version__,
@@ -137,19 +141,23 @@ class RunServer:
     async def render_prompt(
         self, context: Context, params: types.GetPromptRequestParams
     ) -> types.GetPromptResult:
-        """Return the task and the rules."""
+        """Ask to begin; the task and the rules are in the instructions."""
         if params.name != PROMPT_NAME:
             raise MCPError(
                 types.INVALID_PARAMS, f"No such prompt: {params.name!r}. Available: {PROMPT_NAME}."
             )
-        message = types.PromptMessage(role="user", content=types.TextContent(text=self.instructions))
+        message = types.PromptMessage(role="user", content=types.TextContent(text=fill_prompt("mcp_begin")))
         return types.GetPromptResult(messages=[message])
 
     async def _run_step(self, context: Context, call: Call) -> tuple[list[str], bool]:
-        """Take a step in a thread, one at a time; if the client disconnects, do not wait for it."""
-        step_started = Event()
+        """Take a step in a thread, one at a time.
+
+        If the client cancels the call or disconnects, a script or REPL command is terminated.
+        """
+        step_started, cancel = Event(), Event()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._report_progress, context, step_started)
+            tasks.start_soon(_set_on_cancel, cancel)
             with anyio.move_on_after(MAX_PREPARATION_WAIT_S):
                 while not self.session:
                     await anyio.sleep(READY_POLL_INTERVAL_S)
@@ -159,7 +167,7 @@ class RunServer:
                     self.session,
                     call,
                     step_started,
-                    abandon_on_cancel=True,
+                    cancel,
                     limiter=self._step_limiter,
                 )
             else:
@@ -168,14 +176,16 @@ class RunServer:
         return result
 
     async def _report_progress(self, context: Context, step_started: Event) -> None:
-        """Report the progress of a long step to a client that asks for it."""
-        started = time.monotonic()
+        """Report the progress of a long step to a client that asks for it: changes, and the elapsed time."""
+        started, reported, last_report_s = time.monotonic(), "", 0.0
         while True:
             if self.session:
                 await anyio.sleep(PROGRESS_INTERVAL_S)
-            seconds = time.monotonic() - started
-            message = f"{format_duration(seconds)}: {self._describe_progress(step_started)}"
-            await context.session.report_progress(seconds, message=message)
+            seconds, progress = time.monotonic() - started, self._describe_progress(step_started)
+            if progress != reported or seconds - last_report_s >= UNCHANGED_INTERVAL_S:
+                reported, last_report_s = progress, seconds
+                message = f"{format_duration(seconds)}: {progress}"
+                await context.session.report_progress(seconds, message=message)
             if not self.session:
                 await anyio.sleep(PROGRESS_INTERVAL_S)
 
@@ -184,20 +194,41 @@ class RunServer:
             return f"preparing the task: {self.preparation}"
         if not step_started.is_set():
             return "waiting for an earlier call"
+        if self.session.env.done:
+            return "grading the submission"
         output = self.session.env.context.output
         return (last_line(output.last_line) if output else "") or "no output yet"
 
-    def _take_step(self, session: Session, call: Call, step_started: Event) -> tuple[list[str], bool]:
+    def _take_step(
+        self, session: Session, call: Call, step_started: Event, cancel: Event
+    ) -> tuple[list[str], bool]:
         """Take a step and report what is left; the last response waits until the run is graded."""
         step_started.set()
         try:
-            step = session.step(call)
+            step = session.step(call, cancel)
         except (BenchError, Stopped) as error:
             return [f"Error: {error}"], True
+        if cancel.is_set():
+            self._cancelled_steps.append(step)
+            return [], step.failed
+        unseen = [_describe_cancelled_step(step) for step in self._cancelled_steps]
+        self._cancelled_steps.clear()
         if not session.env.done:
-            return [step.observation, f"[{session.remaining_budget}]"], step.failed
+            return [step.observation, f"[{session.remaining_budget}]", *unseen], step.failed
         ending = session.finish().ending
         return [
             step.observation,
             f"[The run is over: {ending}. The score is shown only to the operator of the benchmark.]",
         ], step.failed
+
+
+async def _set_on_cancel(event: Event) -> None:
+    """Set the event when the call is cancelled, or has ended."""
+    try:
+        await anyio.sleep_forever()
+    finally:
+        event.set()
+
+
+def _describe_cancelled_step(step: Step) -> str:
+    return f"[You cancelled step {step.number}, {step.call.action}. Its observation was:\n{step.observation}]"

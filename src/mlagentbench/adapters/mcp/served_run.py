@@ -9,6 +9,7 @@ from typing import Any
 from mlagentbench.actions.base import Action, load_actions
 from mlagentbench.environment.problem_statement import build_problem_statement
 from mlagentbench.records import Limits, Start
+from mlagentbench.runner.baselines import find_levels_before_preparation
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.run import EnvironmentCallback
 from mlagentbench.runner.session import Session, reopen_session
@@ -34,6 +35,7 @@ class ServedRun:
 def describe_new_run(
     task: Task,
     edition: str,
+    instance: str,
     gpu: str,
     start: Start,
     limits: dict[str, Any],
@@ -45,6 +47,7 @@ def describe_new_run(
     Args:
         task: The task.
         edition: The edition of its data.
+        instance: The data instance; empty for the default data.
         gpu: The GPUs that scripts may use, as in `prepare_setup`.
         start: The solution that the agent starts from.
         limits: Fields of `Limits` that replace those of the task.
@@ -55,7 +58,8 @@ def describe_new_run(
         UsageError: The edition or a limit is wrong.
     """
     merged = merge_limits(task, limits)
-    statement = build_problem_statement(task, edition, merged, detect_hardware(), gpu, start)
+    levels = find_levels_before_preparation(task, edition, instance)
+    statement = build_problem_statement(task, edition, merged, detect_hardware(), gpu, start, levels)
     return ServedRun(task.name, statement, merged, _offered_actions(has_model, merged), open_run)
 
 
@@ -69,7 +73,9 @@ def describe_resumed_run(
     """
     spec = RunFolder(path).spec
     task = Task.load(spec.task)
-    statement = build_problem_statement(task, spec.edition, spec.limits, spec.hardware, spec.gpu, spec.start)
+    statement = build_problem_statement(
+        task, spec.edition, spec.limits, spec.hardware, spec.gpu, spec.start, spec.known_levels
+    )
     return ServedRun(
         task_name=task.name,
         problem_statement=statement,

@@ -59,7 +59,7 @@ def collect_outcomes(runs: Sequence[Run]) -> Outcomes:
         result = run.result
         if result and not run.is_fault and run.spec.baseline:
             task_outcomes = outcomes.setdefault(run.agent_label, {}).setdefault(task, [])
-            task_outcomes.append(Outcome(float(result.success), result.improvement, result.progress))
+            task_outcomes.append(Outcome(float(bool(result.success)), result.improvement, result.progress))
     return outcomes
 
 

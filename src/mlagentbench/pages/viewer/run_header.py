@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from mlagentbench.analysis.runs import Run
 from mlagentbench.formatting import describe_verdict, format_duration, format_percent, format_score
-from mlagentbench.grading.verdict import MIN_GAP_CLOSED, MIN_IMPROVEMENT, SIGNIFICANCE_LEVEL
+from mlagentbench.levels import MIN_GAP_CLOSED, MIN_IMPROVEMENT, SIGNIFICANCE_LEVEL
 from mlagentbench.records import Result
 
 ENDING_SENTENCES = {

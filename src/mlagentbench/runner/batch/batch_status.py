@@ -50,7 +50,7 @@ class BatchStatus(Record):
         return BatchTotals(
             runs=len(planned),
             done=len(done),
-            success=sum(run.success for run in done),
+            success=sum(bool(run.success) for run in done),
             invalid=sum(not run.valid for run in done),
             unplanned=len(self.runs) - len(planned),
             tokens=sum(run.tokens for run in self.runs),

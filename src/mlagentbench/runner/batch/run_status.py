@@ -42,7 +42,7 @@ class RunStatus(Record):
     tokens: int = 0
     dollars: float = 0.0
     score: float | None = None
-    success: bool = False
+    success: bool | None = False
     valid: bool = False
     ending: Ending | None = None
     note: str = ""

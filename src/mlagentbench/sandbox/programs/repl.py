@@ -7,19 +7,29 @@ import sys
 import traceback
 from contextlib import suppress
 
+COMMAND_NAME = "<command>"  # in tracebacks
+
 
 def execute(code: str, namespace: dict[str, object]) -> None:
     """Execute code; if the last statement is an expression, print its value as at a prompt."""
-    tree = ast.parse(code, "<command>")
+    tree = ast.parse(code, COMMAND_NAME)
     last = tree.body[-1] if tree.body else None
     if isinstance(last, ast.Expr):
         tree.body.pop()
-        exec(compile(tree, "<command>", "exec"), namespace)
-        value = eval(compile(ast.Expression(last.value), "<command>", "eval"), namespace)
+        exec(compile(tree, COMMAND_NAME, "exec"), namespace)
+        value = eval(compile(ast.Expression(last.value), COMMAND_NAME, "eval"), namespace)
         if value is not None:
             print(repr(value))
     else:
-        exec(compile(tree, "<command>", "exec"), namespace)
+        exec(compile(tree, COMMAND_NAME, "exec"), namespace)
+
+
+def print_error(error: BaseException) -> None:
+    """Print a traceback without the frames of this program, which call the command."""
+    frames = error.__traceback__
+    while frames and frames.tb_frame.f_code.co_filename != COMMAND_NAME:
+        frames = frames.tb_next
+    traceback.print_exception(type(error), error, frames)
 
 
 def main() -> None:
@@ -33,9 +43,9 @@ def main() -> None:
         command = json.loads(line)
         try:
             execute(command["code"], namespace)
-        except BaseException:  # noqa: BLE001 - the agent's code may raise anything, SystemExit included
+        except BaseException as error:  # noqa: BLE001 - the agent's code may raise anything, SystemExit included
             with suppress(Exception):  # the code may have closed its output
-                traceback.print_exc()
+                print_error(error)
         finally:
             for stream in (sys.stdout, sys.stderr):
                 with suppress(Exception):

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from mlagentbench.grading.levels import compute_progress, fraction_of_gap, next_level_score
 from mlagentbench.grading.verdict import compute_verdict
+from mlagentbench.levels import compute_progress, fraction_of_gap, next_level_score, required_score
 from mlagentbench.records import Baseline, Ceiling, Levels
 
 LEVELS = Levels(
@@ -48,6 +48,14 @@ def test_a_stronger_start_succeeds_by_closing_a_tenth_of_the_gap_beyond_noise():
     assert (enough.gap_closed, enough.success) == (pytest.approx(0.1), True)
     noisy = compute_verdict(19.0, Baseline(mean=20.0, sd=1.0, n=8), "lower", goal=10.0)
     assert noisy.improved and not noisy.success
+
+
+def test_the_required_score_follows_the_scale_and_the_direction():
+    assert required_score(LEVELS, "starter", "lower", "linear") == 90.0
+    assert required_score(LEVELS, "reference", "lower", "linear") == 19.0
+    assert required_score(LEVELS, "expert", "lower", "log") == pytest.approx(10 * 0.5**0.1)
+    assert required_score(LEVELS, "expert", "higher", "linear") == 11.0  # the ceiling is not above it
+    assert required_score(LEVELS.replace(expert=None), "expert", "lower", "linear") is None
 
 
 def test_a_start_at_its_goal_falls_back_to_the_relative_rule():
