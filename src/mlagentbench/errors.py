@@ -8,6 +8,7 @@ BenchError
 ├─ InvalidSubmission  the result: the agent failed, and that is a result
 └─ Fault              the harness: the run is void, never a zero, and always reported
    ├─ ModelFault      the provider failed
+   │  └─ PromptRejected   the prompt has something that the model does not support
    ├─ SandboxFault    the machine failed
    └─ TaskFault       prepare.py or grade.py failed
 
@@ -45,6 +46,10 @@ class Fault(BenchError):
 
 class ModelFault(Fault):
     """The model provider failed."""
+
+
+class PromptRejected(ModelFault):
+    """The model does not support something in the prompt; an external program is told, and may ask again."""
 
 
 class SandboxFault(Fault):

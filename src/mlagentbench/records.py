@@ -55,6 +55,9 @@ class Message(Record):
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
     answers: str = ""
+    failed: bool = False  # the tool call that this message answers failed
+    reasoning: str = ""  # what an assistant thought before its text
+    provider_state: str = ""  # what its provider wants back with it, such as signatures
 
 
 class Tool(Record):
@@ -63,6 +66,36 @@ class Tool(Record):
     name: str
     description: str
     parameters: dict[str, Any]
+    strict: bool | None = None  # whether arguments must follow the schema exactly; None: the provider decides
+
+
+class ToolChoice(Record):
+    """Whether the model may, must or must not call a tool; `names` restricts it to these tools."""
+
+    mode: Literal["auto", "required", "none"] = "auto"
+    names: tuple[str, ...] = ()
+    parallel: bool | None = None  # whether a reply may have several calls; None: the provider decides
+
+
+class ReplyFormat(Record):
+    """The form of a reply: any JSON object, or JSON that follows a schema."""
+
+    json_schema: dict[str, Any] | None = None
+    name: str = ""
+    strict: bool | None = None
+
+
+class Sampling(Record):
+    """How a reply is sampled; None and "" leave it to the provider."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    seed: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    effort: Literal["", "none", "default", "minimal", "low", "medium", "high", "xhigh", "max"] = ""
+    verbosity: Literal["", "low", "medium", "high"] = ""
 
 
 class Prompt(Record):
@@ -72,7 +105,10 @@ class Prompt(Record):
     stop: tuple[str, ...] = ()
     tools: tuple[Tool, ...] = ()
     grammar: str = ""
-    max_tokens: int = 4000
+    max_tokens: int | None = 4000  # None: as many as the model can write
+    tool_choice: ToolChoice = ToolChoice()
+    reply_format: ReplyFormat | None = None
+    sampling: Sampling = Sampling()
 
 
 class Reply(Record):
@@ -80,6 +116,10 @@ class Reply(Record):
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
+    reasoning: str = ""
+    provider_state: str = ""
+    finish: Literal["stop", "length", "filter"] = "stop"  # length: cut at the limit of tokens
+    not_applied: tuple[str, ...] = ()  # settings of the prompt that the model does not have
     model: str = ""
     input_tokens: int = 0
     output_tokens: int = 0
@@ -98,6 +138,7 @@ class ModelCall(Record):
     prompt: Prompt
     reply: Reply | None = None
     too_long: str = ""
+    rejected: str = ""  # why the model cannot answer such a prompt
     seconds: float
 
 

@@ -14,7 +14,7 @@ import pytest
 from fake_model import FakeModel
 
 from mlagentbench.agents.command import Command
-from mlagentbench.errors import ModelFault, PromptTooLong, UsageError
+from mlagentbench.errors import ModelFault, PromptRejected, PromptTooLong, UsageError
 from mlagentbench.records import AgentSpec, Limits, Result
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.run import execute_run
@@ -25,7 +25,9 @@ import json, os, sys, urllib.request
 
 def ask(text, path="/v1/chat/completions"):
     url = os.environ["ANTHROPIC_BASE_URL"] + path
-    body = {"model": "any", "max_tokens": 100, "messages": [{"role": "user", "content": text}], "input": text}
+    body = {"model": "any", "max_tokens": 100, "messages": [{"role": "user", "content": text}]}
+    if path.endswith("/responses"):
+        body = {"model": "any", "input": text}
     request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
     answer = json.load(urllib.request.urlopen(request))
     if "choices" in answer:
@@ -189,8 +191,12 @@ def processes_running(program: str) -> list[str]:
 
 
 UNUSUAL_PROGRAMS = {
-    "fails": ("1 / 0", "ZeroDivisionError", "exit code 1"),
-    "is killed": ("import os; os.kill(os.getpid(), 9)", "", "exit code 137"),
+    "fails after a reply": (ASK_FUNCTION + "print(ask('x'))\n1 / 0", "ZeroDivisionError", "exit code 1"),
+    "is killed after a reply": (
+        ASK_FUNCTION + "print(ask('x'), flush=True)\nos.kill(os.getpid(), 9)",
+        "fine",
+        "exit code 137",
+    ),
     "closes the connection": (
         ASK_FUNCTION + "import socket\ns = socket.create_connection(('127.0.0.1', 8791))\n"
         "s.sendall(b'POST /v1/messages HTTP/1.1\\r\\nContent-Length: 50\\r\\n\\r\\n{')\n"
@@ -200,7 +206,7 @@ UNUSUAL_PROGRAMS = {
     ),
     "asks for an unknown path": (
         ASK_FUNCTION
-        + "try:\n    ask('x', '/v1/nothing')\nexcept Exception as error:\n    print('got', error)",
+        + "try:\n    ask('x', '/v1/nothing')\nexcept Exception as error:\n    print('got', error)\nask('x')",
         "got HTTP Error 404",
         "exit code 0",
     ),
@@ -213,10 +219,60 @@ UNUSUAL_PROGRAMS = {
 def test_however_a_program_ends_its_workspace_is_graded(
     attempt: Attempt, tmp_path: Path, source: str, output: str, outcome: str
 ) -> None:
-    result = attempt(source, FakeModel([]))
+    result = attempt(source, FakeModel(["fine"]))
     assert (result.ending, result.note) == ("submitted", "submission.csv is missing")
-    observation = RunFolder(tmp_path / "run").steps()[0].observation
-    assert outcome in observation and output in observation
+    observations = "".join(step.observation for step in RunFolder(tmp_path / "run").steps())
+    assert outcome in observations and output in observations
+
+
+IMAGE = "[{'type': 'image', 'source': {'type': 'base64', 'data': ''}}]"
+PROGRAMS_WITHOUT_A_REPLY = {
+    "a traceback": ("raise ImportError('no numpy')", ("exit code 1 ", "ImportError: no numpy")),
+    "a command that is not there": ("import sys; sys.exit(127)", ("exit code 127 ", "It printed: nothing")),
+    "a refused request": (
+        ASK_FUNCTION + f"import urllib.error\ntry:\n    ask({IMAGE}, '/v1/messages')\n"
+        "except urllib.error.HTTPError as error:\n    print(error.read().decode())",
+        ("exit code 0 ", "A request was refused: /v1/messages: Only text", "not images", '"type": "error"'),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("source", "words"), PROGRAMS_WITHOUT_A_REPLY.values(), ids=PROGRAMS_WITHOUT_A_REPLY.keys()
+)
+def test_a_program_that_fails_before_the_first_reply_is_a_fault(
+    attempt: Attempt, source: str, words: tuple[str, ...]
+) -> None:
+    result = attempt(source, FakeModel([]))
+    assert (result.ending, result.score) == ("fault", None)
+    assert all(word in result.note for word in words), result.note
+
+
+def test_the_person_sees_a_refused_request_and_a_setting_that_the_model_does_not_have(
+    cli: Any, toy: Path, tmp_path: Path
+) -> None:
+    script, program = tmp_path / "script.txt", tmp_path / "program"
+    script.write_text("fine")
+    program.mkdir()
+    source = ASK_FUNCTION + f"try:\n    ask({IMAGE})\nexcept OSError:\n    print(ask('x'))\n"
+    (program / "main.py").write_text(source.replace('"max_tokens"', '"top_k": 5, "max_tokens"'))
+    command = ["run", toy, "--agent", "command", "--model", f"scripted:{script}", "--out", tmp_path / "run"]
+    command += ["--set", f"program={program}", "--set", "command=python /opt/program/main.py"]
+    completed = cli(*command)
+    assert "refused a request of the program: /v1/chat/completions: Only text" in completed.stderr
+    assert "scripted does not have the setting top_k" in completed.stderr
+    steps = RunFolder(tmp_path / "run").steps()
+    assert "[refused: /v1/chat/completions: Only text" in steps[0].observation
+
+
+def test_a_prompt_that_the_model_rejects_is_the_programs_to_handle(attempt: Attempt, tmp_path: Path) -> None:
+    source = ASK_FUNCTION + "try:\n    ask('x')\nexcept OSError as error:\n    print(error.read(), ask('y'))"
+    result = attempt(source, FakeModel([PromptRejected("no such tool"), "better"]))
+    folder = RunFolder(tmp_path / "run")
+    assert result.ending == "submitted" and [call.rejected for call in folder.calls()] == ["no such tool", ""]
+    assert "no such tool" in folder.steps()[2].observation and "better" in folder.steps()[2].observation
+    (folder.path / "result.json").unlink()
+    assert attempt(source, FakeModel([])).ending == "submitted"  # replayed
 
 
 def test_a_program_gets_an_error_for_a_prompt_that_is_too_long(attempt: Attempt, tmp_path: Path) -> None:

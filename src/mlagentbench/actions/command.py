@@ -20,10 +20,11 @@ def command(context: ActionContext, turn: int) -> str:
     size_before = program.output.size_bytes
     event = program.run_until_request(context.step_time_limit_s)
     printed = program.output.text if program.output.size_bytes > size_before else ""
+    refused = "".join(f"\n[refused: {refusal}]" for refusal in program.take_refusals())
     if event == "request":
-        return f"{printed}\n[it asks the model]".lstrip()
+        return f"{printed}{refused}\n[it asks the model]".lstrip()
     execution = program.finish()
     context.external_program = None
     context.execution = execution.replace(output_file=context.program_output_path.name)
     outcome = format_outcome(execution, context.limits, context.step_time_limit_s)
-    return f"{outcome}\n{program.output.text}".rstrip()
+    return f"{outcome}{refused}\n{program.output.text}".rstrip()

@@ -1,20 +1,24 @@
 """Command: any external agent, as a command line in the sandbox. It reaches models through our endpoint."""
 
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from mlagentbench.agents.base import Agent
 from mlagentbench.endpoint.external_program import ExternalProgram, ProgramSpec
+from mlagentbench.endpoint.server import ModelRequest
 from mlagentbench.environment import Environment
-from mlagentbench.errors import ModelFault, PromptTooLong, RunOver, UsageError
-from mlagentbench.formatting import print_progress
+from mlagentbench.errors import Fault, ModelFault, PromptRejected, PromptTooLong, RunOver, UsageError
+from mlagentbench.formatting import print_progress, strip_control_chars
 from mlagentbench.language.prompts import fill_prompt
-from mlagentbench.records import Call
+from mlagentbench.records import Call, Execution, Reply
 from mlagentbench.runtimes.base import Runtime, ensure_package_runtime, require_pinned
 from mlagentbench.system.cache import temporary_dir
+from mlagentbench.system.progress import ProgressCallback
 
 AGENT_RUNTIME_PATH, PROGRAM_PATH, TASK_PATH = "/opt/agent", "/opt/program", "/opt/task.md"
+FAULT_LINES, MAX_FAULT_CHARS = 5, 600  # of the program's output in the note of a fault
 
 
 class Command(Agent):
@@ -91,30 +95,72 @@ class Command(Agent):
 
     def _serve_model_calls(self, env: Environment) -> None:
         """Let the program run until it asks a model, answer, and continue, until it exits."""
-        reply_text, turn = "", 0
+        reply, turn, program = Reply(), 0, env.context.external_program
+        assert program
+        notices = Notices(env.on_notice)
         while not env.done:
             turn += 1
-            env.step(Call(action="Command", args={"turn": turn}, thought=reply_text))
-            request = env.context.external_program.request if env.context.external_program else None
-            if request is None:
+            env.step(Call(action="Command", args={"turn": turn}, thought=reply.text))
+            notices.show(f"refused a request of the program: {refusal}" for refusal in program.refusals)
+            if env.context.external_program is None:
+                _raise_if_never_answered(program, env.steps[-1].execution)
                 return
-            prompt = request.prompt
-            try:
-                reply = env.ask(
-                    prompt.messages, stop=prompt.stop, tools=prompt.tools, max_tokens=prompt.max_tokens
-                )
-            except PromptTooLong as error:
-                request.refuse("context_length_exceeded", str(error))
-                reply_text = ""
-            except RunOver:
-                request.refuse("budget", "The budget of this run is used up.")
-                raise
-            except ModelFault as fault:
-                request.refuse("model", str(fault))
-                raise
-            else:
-                request.answer(reply)
-                reply_text = reply.text
+            if program.request is None:
+                return
+            reply = _answer_request(env, program.request)
+            notices.show(f"{reply.model} does not have the setting {name}" for name in reply.not_applied)
+
+
+class Notices:
+    """Lines for the person who watches the run, each shown once."""
+
+    def __init__(self, show_line: ProgressCallback) -> None:
+        self._show_line, self._shown = show_line, set[str]()
+
+    def show(self, lines: Iterable[str]) -> None:
+        """Show the lines that are new."""
+        for line in lines:
+            if line not in self._shown:
+                self._shown.add(line)
+                self._show_line(line)
+
+
+def _answer_request(env: Environment, request: ModelRequest) -> Reply:
+    """Pass a request of the program to the model; the reply is empty if it was refused."""
+    try:
+        reply = env.ask_prompt(request.prompt)
+    except PromptTooLong as error:
+        request.refuse("context_length_exceeded", str(error))
+        return Reply()
+    except PromptRejected as error:
+        request.refuse("unsupported", str(error))
+        return Reply()
+    except RunOver:
+        request.refuse("budget", "The budget of this run is used up.")
+        raise
+    except ModelFault as fault:
+        request.refuse("model", str(fault))
+        raise
+    request.answer(reply)
+    return reply
+
+
+def _raise_if_never_answered(program: ExternalProgram, execution: Execution | None) -> None:
+    """Raise a Fault if the program failed before the model had answered it once: it was not set up well.
+
+    Its exit would otherwise count as the model's failure.
+    """
+    if execution is None or execution.limit or program.was_answered:
+        return
+    if execution.exit_code == 0 and not program.refusals:
+        return  # it did what it wanted without a model
+    lines = [line.strip() for line in strip_control_chars(program.output.text).splitlines() if line.strip()]
+    printed = " | ".join(lines[-FAULT_LINES:])[-MAX_FAULT_CHARS:] or "nothing"
+    refused = f" A request was refused: {program.refusals[-1]}" if program.refusals else ""
+    raise Fault(
+        f"The program ended with exit code {execution.exit_code} before the model had answered it.{refused}"
+        f" It printed: {printed}"
+    )
 
 
 def _describe_task(env: Environment) -> str:

@@ -31,6 +31,7 @@ class ExternalProgram:
 
     def __init__(self, sandbox: Sandbox, spec: SandboxSpec, program: ProgramSpec, output: Path) -> None:
         self.request: ModelRequest | None = None
+        self.refusals: list[str] = []  # all that have been taken
         self.output = CommandOutput(output)
         self._exit_stack = ExitStack()
         if sandbox.name == "none":
@@ -72,6 +73,17 @@ class ExternalProgram:
         return self._process.tree.cpu_seconds_while_paused == 0
 
     @property
+    def was_answered(self) -> bool:
+        """Whether any of its requests to a model has been answered."""
+        return self._endpoint.answered
+
+    def take_refusals(self) -> list[str]:
+        """The requests that were refused since the last call, and why."""
+        refusals = self._endpoint.take_refusals()
+        self.refusals += refusals
+        return refusals
+
+    @property
     def mapped_inodes(self) -> set[int]:
         """The inodes of the files that it has mapped into memory."""
         return self._process.tree.find_mapped_inodes()
@@ -103,4 +115,6 @@ def endpoint_variables(url: str) -> dict[str, str]:
         "ANTHROPIC_BASE_URL": url,
         "ANTHROPIC_API_BASE": url,
         "ANTHROPIC_API_KEY": PLACEHOLDER_API_KEY,
+        "GOOGLE_GEMINI_BASE_URL": url,
+        "GEMINI_API_KEY": PLACEHOLDER_API_KEY,
     }

@@ -13,17 +13,17 @@ from socketserver import TCPServer, ThreadingMixIn, UnixStreamServer
 from threading import BoundedSemaphore, Lock, Thread
 from typing import Any
 
-from mlagentbench.endpoint.base import Dialect, Json, MalformedRequest, parse_body
-from mlagentbench.endpoint.chat import Chat
-from mlagentbench.endpoint.messages import Messages
-from mlagentbench.endpoint.responses import Responses
+from mlagentbench.endpoint.base import Dialect, Json, MalformedRequest, UnsupportedRequest
+from mlagentbench.endpoint.fields import object_field, parse_body, text_field
+from mlagentbench.endpoint.routes import CHAT, Route, count_tokens_body, find_model_info, find_route
 from mlagentbench.records import Prompt, Reply
 
 MAX_REQUEST_BYTES = 32 * 2**20
 MAX_CONNECTIONS = 64  # open at the same time
 SHUTDOWN_POLL_S = 0.02
 READ_TIMEOUT_S = 60  # for the next bytes of a request
-DIALECTS: dict[str, Dialect] = {dialect.path: dialect for dialect in (Chat(), Messages(), Responses())}
+MAX_REFUSALS = 100  # that are remembered for the record of the run
+CHARS_PER_TOKEN = 4  # for programs that ask how many tokens a request has
 RUN_OVER = "The run is over."
 STATUS_BY_KIND = {"budget": 403, "model": 502, "unknown_path": 404, "too_large": 413}  # others: 400
 
@@ -62,6 +62,8 @@ class Endpoint:
     def __init__(self, folder: Path | None) -> None:
         self.requests: SimpleQueue[ModelRequest] = SimpleQueue()
         self.request_fd, self._notify_fd = os.pipe()  # readable while a request waits
+        self.answered = False  # whether any request has been answered
+        self._refusals: list[str] = []
         self.connection_slots = BoundedSemaphore(MAX_CONNECTIONS)
         self.request_lock = Lock()  # one at a time, since parsing a request may take a gigabyte of memory
         self._pending: set[ModelRequest] = set()
@@ -102,6 +104,16 @@ class Endpoint:
         os.read(self.request_fd, 1)
         return request
 
+    def record_refusal(self, target: str, message: str) -> None:
+        """Remember that a request was refused, for the people who read the run."""
+        if len(self._refusals) < MAX_REFUSALS:
+            self._refusals.append(f"{target.partition('?')[0][:100]}: {message}")
+
+    def take_refusals(self) -> list[str]:
+        """The refusals since the last call: the path of each request, and why it was refused."""
+        refusals, self._refusals = self._refusals, []
+        return refusals
+
     def close(self) -> None:
         """Refuse all waiting requests and stop listening."""
         with self._state_lock:
@@ -133,43 +145,58 @@ class _Handler(BaseHTTPRequestHandler):
         finally:
             slots.release()
 
+    def do_HEAD(self) -> None:
+        """Tell a program that checks the connection that there is one."""
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
     def do_GET(self) -> None:
-        """List the models: there is one."""
-        if self.path.partition("?")[0] != "/v1/models":
-            return self._send_json(
-                404,
-                DIALECTS["/v1/chat/completions"].error_body("unknown_path", f"No such path: {self.path}"),
-            )
-        model = {"id": "model", "object": "model", "type": "model", "created": 0, "owned_by": "mlagentbench"}
-        return self._send_json(200, {"object": "list", "data": [model], "has_more": False})
+        """Describe the models: there is one, under any name."""
+        info = find_model_info(self.path)
+        if info is None:
+            return self._send_json(404, CHAT.error_body("unknown_path", f"No such path: {self.path}"))
+        return self._send_json(200, info)
 
     def do_POST(self) -> None:
         """Answer a request in one of the dialects."""
-        path = self.path.partition("?")[0]
-        dialect = DIALECTS.get(path.removesuffix("/count_tokens"), DIALECTS["/v1/chat/completions"])
+        route = find_route(self.path)
         try:
             with self._endpoint.request_lock:
-                response = self._respond(path, dialect)
+                response = self._respond(route)
+        except UnsupportedRequest as error:
+            return self._refuse(route, "unsupported", str(error))
         except (MalformedRequest, RecursionError) as error:
-            return self._send_json(400, dialect.error_body("invalid_request", str(error)))
+            return self._refuse(route, "invalid_request", str(error))
         except RequestRefused as error:
-            return self._send_json(
-                STATUS_BY_KIND.get(error.kind, 400), dialect.error_body(error.kind, str(error))
-            )
-        return self._send_stream(response) if isinstance(response, list) else self._send_json(200, response)
+            return self._refuse(route, error.kind, str(error))
+        return (
+            self._send_stream(response) if isinstance(response, _Stream) else self._send_json(200, response)
+        )
 
-    def _respond(self, path: str, dialect: Dialect) -> Json | list[str]:
+    def _respond(self, route: Route) -> "Json | list[Json] | _Stream":
         """Read the next request; return the response as one body or as a list of events."""
-        body = self._read_body()
-        if path == "/v1/messages/count_tokens":
-            prompt = dialect.parse_request({**body, "max_tokens": 1})
-            return {"input_tokens": sum(len(message.text) for message in prompt.messages) // 4 + 1}
-        if path not in DIALECTS:
-            raise RequestRefused("unknown_path", f"No such path: {path}")
-        reply = self._endpoint.submit(dialect.parse_request(body))
-        if body.get("stream"):
-            return list(_encode_stream(dialect, reply, body))
-        return dialect.response_body(reply)
+        body, dialect = self._read_body(), route.dialect
+        if not route.action:
+            raise RequestRefused("unknown_path", f"No such path: {self.path}")
+        if route.action == "count_tokens":
+            prompt = dialect.parse_request(object_field(body, "generateContentRequest") or body)
+            chars = sum(len(message.text) for message in prompt.messages)
+            return count_tokens_body(dialect, chars // CHARS_PER_TOKEN + 1)
+        model_name, prompt = route.model or text_field(body, "model"), dialect.parse_request(body)
+        reply = self._endpoint.submit(prompt)
+        self._endpoint.answered = True
+        # Programs drop the reasoning of replies that seem to come from another model than they asked for.
+        reply = reply.replace(model=model_name or reply.model)
+        if route.action == "stream_array":
+            return [data for _, data in dialect.stream_events(reply, body)]
+        if route.action == "stream" or body.get("stream"):
+            return _Stream(_encode_stream(dialect, reply, body))
+        return dialect.response_body(reply, body)
+
+    def _refuse(self, route: Route, kind: str, message: str) -> None:
+        self._endpoint.record_refusal(self.path, message)
+        self._send_json(STATUS_BY_KIND.get(kind, 400), route.dialect.error_body(kind, message))
 
     @property
     def _endpoint(self) -> Endpoint:
@@ -184,9 +211,12 @@ class _Handler(BaseHTTPRequestHandler):
         if len(size) > 12 or int(size) > MAX_REQUEST_BYTES:
             self.close_connection = True
             raise RequestRefused("too_large", f"A request may have at most {MAX_REQUEST_BYTES:,} bytes.")
-        return parse_body(self.rfile.read(int(size)))
+        data = self.rfile.read(int(size))
+        if len(data) < int(size):
+            raise ConnectionAbortedError("The program closed the connection within a request.")
+        return parse_body(data)
 
-    def _send_json(self, code: int, body: Json) -> None:
+    def _send_json(self, code: int, body: Json | list[Json]) -> None:
         data = json.dumps(body).encode()
         self.send_response(code)
         self.send_header("Content-Type", "application/json")
@@ -194,7 +224,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def _send_stream(self, events: list[str]) -> None:
+    def _send_stream(self, events: "_Stream") -> None:
         self.close_connection = True  # closing the connection ends the stream
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
@@ -209,6 +239,10 @@ class _Handler(BaseHTTPRequestHandler):
     def address_string(self) -> str:
         """A fixed name, since a Unix socket has no address."""
         return "the sandbox"
+
+
+class _Stream(list[str]):
+    """Encoded server-sent events."""
 
 
 def _encode_stream(dialect: Dialect, reply: Reply, body: Json) -> Iterator[str]:

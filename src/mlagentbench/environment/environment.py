@@ -12,9 +12,10 @@ from mlagentbench.actions.python_repl import python_repl, rerun_command
 from mlagentbench.environment.context import MAX_REPLY_TOKENS, ActionContext
 from mlagentbench.environment.model_calls import CallContext
 from mlagentbench.environment.problem_statement import build_problem_statement
-from mlagentbench.errors import ActionError, Fault, PromptTooLong, RunOver, UsageError
+from mlagentbench.errors import ActionError, Fault, PromptRejected, PromptTooLong, RunOver, UsageError
 from mlagentbench.records import BYTES_PER_GB, Call, Ending, Message, Prompt, Reply, Role, RunSpec, Step, Tool
 from mlagentbench.system.journal import Journal, escape_invalid_utf8
+from mlagentbench.system.progress import ProgressCallback, ignore_progress
 from mlagentbench.task import Task
 from mlagentbench.workspace.paths import format_path
 from mlagentbench.workspace.store import WorkspaceTooLarge
@@ -39,6 +40,7 @@ class Environment:
         steps: The steps so far.
         fault: Set when the harness failed; the run is then void.
         on_step: Called after each step.
+        on_notice: Called with one line of text that a person should see while the run goes on.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Environment:
         self.current_call: Call | None = None
         self.fault: Fault | None = None
         self.on_step: Callable[[Step], None] = lambda step: None
+        self.on_notice: ProgressCallback = ignore_progress
         self._trace = trace
         self._recorded = list(recorded[::-1])
         self._clock = 0.0
@@ -152,9 +155,6 @@ class Environment:
             UsageError: The run has no model.
             Fault: The provider or the harness failed; the run is void.
         """
-        self.stop_token.raise_if_requested()
-        if self.fault or self.done:
-            raise self.fault or RunOver(f"The run is over: {self.ending}")
         prompt = Prompt(
             messages=tuple(messages),
             stop=tuple(stop),
@@ -163,8 +163,33 @@ class Environment:
             max_tokens=max_tokens,
         )
         try:
+            return self.ask_prompt(prompt, role)
+        except PromptRejected as error:
+            raise self._record_fault(error) from error
+
+    def ask_prompt(self, prompt: Prompt, role: Role = "main") -> Reply:
+        """Ask a model with everything that a prompt can hold.
+
+        Args:
+            prompt: The messages, tools and settings.
+            role: Which of the run's models to ask; falls back to the main one.
+
+        Returns:
+            The reply.
+
+        Raises:
+            PromptRejected: The model does not support something in the prompt; ask again without it.
+            PromptTooLong: As for `ask`.
+            RunOver: As for `ask`.
+            UsageError: As for `ask`.
+            Fault: As for `ask`.
+        """
+        self.stop_token.raise_if_requested()
+        if self.fault or self.done:
+            raise self.fault or RunOver(f"The run is over: {self.ending}")
+        try:
             reply = self.model_calls.ask(prompt, CallContext(len(self.steps) + 1), role)
-        except (PromptTooLong, RunOver, UsageError):
+        except (PromptTooLong, PromptRejected, RunOver, UsageError):
             raise
         except Exception as error:
             raise self._record_fault(error) from error

@@ -1,6 +1,7 @@
 """Calls to language models: within the budget, counted, recorded, and answered from the record on resume."""
 
 import logging
+import math
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
@@ -8,7 +9,7 @@ from contextvars import copy_context
 from threading import RLock, Thread
 from typing import Literal, NamedTuple, TypeVar
 
-from mlagentbench.errors import Fault, PromptTooLong, RunOver, UsageError
+from mlagentbench.errors import Fault, PromptRejected, PromptTooLong, RunOver, UsageError
 from mlagentbench.models.base import Model
 from mlagentbench.records import Limits, Message, ModelCall, Prompt, Reply, Role
 from mlagentbench.system.journal import Journal, escape_invalid_utf8
@@ -73,6 +74,7 @@ class ModelCalls:
         Raises:
             RunOver: The call would exceed the budget.
             PromptTooLong: The model does not accept a prompt of this length.
+            PromptRejected: The model does not support something in the prompt.
             UsageError: The run has no model.
             Fault: The call differs from the recorded one, while steps are replayed.
         """
@@ -94,7 +96,7 @@ class ModelCalls:
             prompt = prompt.replace(
                 messages=tuple(_escape_invalid_utf8(message) for message in prompt.messages)
             )
-            self._record(prompt, context, role, _escape_invalid_utf8(reply), "", seconds)
+            self._record(prompt, context, role, _escape_invalid_utf8(reply), seconds)
 
     def skip_recorded_calls(self, step: int) -> None:
         """Skip the calls that the action of a replayed step made: the action does not run again."""
@@ -120,7 +122,8 @@ class ModelCalls:
 
     def _cap_to_budget(self, prompt: Prompt, model: Model) -> Prompt:
         """The prompt with a reply limit that fits the budget; RunOver if the prompt alone does not fit."""
-        max_tokens, prompt_tokens = prompt.max_tokens, estimate_tokens(prompt)
+        prompt_tokens = estimate_tokens(prompt)
+        max_tokens = math.inf if prompt.max_tokens is None else prompt.max_tokens
         if self.limits.tokens is not None:
             max_tokens = min(max_tokens, self.limits.tokens - self.tokens - prompt_tokens)
             self.exhausted_budget = "tokens" if max_tokens <= 0 else self.exhausted_budget
@@ -132,7 +135,7 @@ class ModelCalls:
             self.exhausted_budget = "money" if left <= 0 or max_tokens <= 0 else self.exhausted_budget
         if self.exhausted_budget:
             raise RunOver(f"The run is over: {self.exhausted_budget}")
-        return prompt.replace(max_tokens=max_tokens)
+        return prompt.replace(max_tokens=None if max_tokens == math.inf else max_tokens)
 
     def _match_recorded_call(self, prompt: Prompt, context: CallContext, role: Role) -> ModelCall | None:
         """Return the next recorded call if it matches; drop and count those of an incomplete step."""
@@ -166,34 +169,36 @@ class ModelCalls:
     def _replay_call(self, call: ModelCall, model: Model) -> Reply:
         self._replayed_seconds += call.seconds
         if call.reply is None:
-            raise PromptTooLong(call.too_long)
+            raise _failed_call_error(call)
         model.skip_replayed(call.reply)
         self._count_usage(call.reply)
         return call.reply
 
     def _call_model(self, prompt: Prompt, context: CallContext, role: Role, model: Model) -> Reply:
-        started, reply, too_long = time.monotonic(), None, ""
+        started = time.monotonic()
         self.pending_role = role
         try:
-            reply = _escape_invalid_utf8(self._wait_for_reply(model, prompt))
-        except PromptTooLong as error:
-            too_long = str(error) or "the prompt is too long"
+            result: Reply | PromptTooLong | PromptRejected = _escape_invalid_utf8(
+                self._wait_for_reply(model, prompt)
+            )
+        except (PromptTooLong, PromptRejected) as error:
+            result = error
         finally:
             self.pending_role = None
-        self._record(prompt, context, role, reply, too_long, time.monotonic() - started)
-        if reply is None:
-            raise PromptTooLong(too_long)
-        return reply
+        call = self._record(prompt, context, role, result, time.monotonic() - started)
+        if call.reply is None:
+            raise _failed_call_error(call)
+        return call.reply
 
     def _record(
         self,
         prompt: Prompt,
         context: CallContext,
         role: Role,
-        reply: Reply | None,
-        too_long: str,
+        result: Reply | PromptTooLong | PromptRejected,
         seconds: float,
-    ) -> None:
+    ) -> ModelCall:
+        reply = result if isinstance(result, Reply) else None
         call = ModelCall(
             number=self._count + 1,
             step=context.step,
@@ -202,7 +207,8 @@ class ModelCalls:
             model=reply.model if reply else "",
             prompt=prompt,
             reply=reply,
-            too_long=too_long,
+            too_long=_error_text(result) if isinstance(result, PromptTooLong) else "",
+            rejected=_error_text(result) if isinstance(result, PromptRejected) else "",
             seconds=round(seconds, 4),
         )
         self._journal.append(call.model_dump_json())
@@ -211,6 +217,7 @@ class ModelCalls:
             self._count_usage(reply)
             tokens = (reply.input_tokens, reply.output_tokens)
             log.info("%s model %s: %d + %d tokens, %.2f s", role, reply.model, *tokens, seconds)
+        return call
 
     def _wait_for_reply(self, model: Model, prompt: Prompt) -> Reply:
         """The model's reply, requested in a thread of its own so that a stop request need not wait for it."""
@@ -242,18 +249,30 @@ def _reply_into(future: "Future[Reply]", model: Model, prompt: Prompt) -> None:
         future.set_exception(error)
 
 
+def _error_text(error: Exception) -> str:
+    return escape_invalid_utf8(str(error)) or type(error).__name__
+
+
+def _failed_call_error(call: ModelCall) -> PromptTooLong | PromptRejected:
+    """The exception of a recorded call that has no reply."""
+    return PromptRejected(call.rejected) if call.rejected else PromptTooLong(call.too_long)
+
+
 def _escape_invalid_utf8(message: MessageOrReply) -> MessageOrReply:
     calls = tuple(
         call.replace(name=escape_invalid_utf8(call.name), arguments=escape_invalid_utf8(call.arguments))
         for call in message.calls
     )
-    return message.replace(text=escape_invalid_utf8(message.text), calls=calls)
+    return message.replace(
+        text=escape_invalid_utf8(message.text), reasoning=escape_invalid_utf8(message.reasoning), calls=calls
+    )
 
 
 def estimate_tokens(prompt: Prompt) -> int:
     """Estimate the tokens of a prompt, rather too many than too few."""
     message_chars = sum(
-        len(message.text) + sum(len(call.arguments) for call in message.calls) for message in prompt.messages
+        len(message.text) + len(message.reasoning) + sum(len(call.arguments) for call in message.calls)
+        for message in prompt.messages
     )
     tool_chars = sum(len(tool.description) + len(str(tool.parameters)) for tool in prompt.tools)
     return (message_chars + tool_chars) // CHARS_PER_TOKEN + 1

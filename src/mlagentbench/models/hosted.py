@@ -3,7 +3,7 @@
 import weakref
 from typing import TYPE_CHECKING
 
-from mlagentbench.errors import ModelFault, PromptTooLong
+from mlagentbench.errors import ModelFault, PromptRejected, PromptTooLong
 from mlagentbench.models.base import Model, Price
 from mlagentbench.providers.event_loop import shared_event_loop
 from mlagentbench.providers.factory import create_provider_model
@@ -13,8 +13,10 @@ from mlagentbench.records import Prompt, Reply
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelResponse
+    from pydantic_ai.settings import ModelSettings
 
     from mlagentbench.providers.failures import ProviderFailure
+    from mlagentbench.providers.settings import AppliedSettings
 
 PRICE_PROBE_TOKENS = 10**6  # enough to reach the highest tier of any tiered price
 
@@ -28,6 +30,7 @@ class Hosted(Model):
         self.retry_policy = retry_policy or RetryPolicy()
         self._model = create_provider_model(argument)
         self._sends_stop_sequences = True  # until the provider rejects them
+        self._max_reply_tokens: int | None = None  # once the provider has named it
         self.price = self._max_price()
         shared_event_loop().enter(self._model)
         weakref.finalize(self, shared_event_loop().close, self._model).atexit = False
@@ -39,16 +42,24 @@ class Hosted(Model):
         started, attempts = self.retry_policy.clock(), 0
         responses: list[ModelResponse] = []
         while True:
-            sent_stop_sequences = self._sends_stop_sequences and bool(prompt.stop)
+            applied = self._apply_settings(prompt)
             try:
-                shared_event_loop().run(self._request(prompt, responses))
-                return self._build_reply(responses, prompt, attempts)
+                shared_event_loop().run(self._request(prompt, applied.settings, responses))
+                reply = self._build_reply(responses, prompt, attempts)
+                return reply.replace(not_applied=applied.not_applied)
+            except PromptRejected:
+                raise
             except Exception as error:  # noqa: BLE001 - each provider's package has its own exceptions
-                failure = classify_error(error, self.provider, sent_stop_sequences)
+                sent = applied.settings
+                failure = classify_error(
+                    error, self.provider, "stop_sequences" in sent, sent.get("max_tokens")
+                )
             attempts += 1
             self._wait_or_raise(failure, attempts, started)
 
-    async def _request(self, prompt: Prompt, responses: "list[ModelResponse]") -> None:
+    async def _request(
+        self, prompt: Prompt, settings: "ModelSettings", responses: "list[ModelResponse]"
+    ) -> None:
         """Make one attempt. It is streamed, which distinguishes a stalled connection from a long answer."""
         from pydantic_ai.direct import model_request_stream
 
@@ -57,10 +68,8 @@ class Hosted(Model):
         request = model_request_stream(
             self._model,
             translation.to_messages(prompt),
-            model_settings=translation.to_model_settings(
-                prompt, self._model, self.retry_policy, self._sends_stop_sequences
-            ),
-            model_request_parameters=translation.to_request_parameters(prompt),
+            model_settings=settings,
+            model_request_parameters=translation.to_request_parameters(prompt, self._model),
         )
         async with request as stream:
             try:
@@ -70,6 +79,13 @@ class Hosted(Model):
                 responses.append(stream.get())
         translation.check_response(responses[-1], prompt)
 
+    def _apply_settings(self, prompt: Prompt) -> "AppliedSettings":
+        from mlagentbench.providers.settings import to_model_settings
+
+        return to_model_settings(
+            prompt, self._model, self.retry_policy, self._sends_stop_sequences, self._max_reply_tokens
+        )
+
     def _wait_or_raise(self, failure: "ProviderFailure", attempts: int, started: float) -> None:
         """Wait until the next attempt, or raise if there is to be none."""
         policy = self.retry_policy
@@ -77,6 +93,11 @@ class Hosted(Model):
             raise PromptTooLong(f"The prompt is too long for {self.argument}: {failure.reason}")
         if failure.kind == "permanent":
             raise ModelFault(f"{self.argument}: {failure.reason}")
+        if failure.kind == "rejected":
+            raise PromptRejected(f"{self.argument}: {failure.reason}")
+        if failure.kind == "limit_rejected":
+            self._max_reply_tokens = failure.max_reply_tokens  # lower than what was sent
+            return
         if failure.kind == "stop_rejected":
             self._sends_stop_sequences = False  # replies are cut at stop sequences here in any case
             return
@@ -103,6 +124,7 @@ class Hosted(Model):
         tokens = [translation.count_tokens(response, prompt) for response in responses]
         return reply.replace(
             text=redact_keys(reply.text, self.provider),
+            reasoning=redact_keys(reply.reasoning, self.provider),
             calls=tuple(
                 call.replace(arguments=redact_keys(call.arguments, self.provider)) for call in reply.calls
             ),

@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from threading import Event, Lock, Thread
 from typing import Any
 
-from mlagentbench.errors import ModelFault, PromptTooLong, UsageError
+from mlagentbench.errors import ModelFault, PromptRejected, PromptTooLong, UsageError
 from mlagentbench.models.base import Model
 from mlagentbench.preparation.download_cache import fetch_archive
 from mlagentbench.records import Message, Prompt, Reply
@@ -64,12 +64,12 @@ class Local(Model):
     def reply(self, prompt: Prompt) -> Reply:
         """Generate a reply, constrained by the grammar if the prompt has one."""
         if prompt.tools or any(message.calls or message.answers for message in prompt.messages):
-            raise ModelFault(
+            raise PromptRejected(
                 "The local model cannot call tools. Choose an agent that writes its actions as text."
             )
-        max_tokens = (
-            prompt.max_tokens if prompt.grammar else min(prompt.max_tokens, MAX_TOKENS_WITHOUT_GRAMMAR)
-        )
+        max_tokens = min(prompt.max_tokens or CONTEXT_TOKENS, CONTEXT_TOKENS)
+        if not prompt.grammar and not prompt.reply_format:
+            max_tokens = min(max_tokens, MAX_TOKENS_WITHOUT_GRAMMAR)
         text, finish_reason, usage = "", "", {"prompt_tokens": 0, "completion_tokens": 0}
         with closing(self._engine.stream_chunks(_build_request(prompt, max_tokens))) as chunks:
             for chunk in chunks:
@@ -86,7 +86,14 @@ class Local(Model):
                 f"The prompt has {input_tokens} tokens, which leaves no room for the reply: the "
                 f"local model's context window is {input_tokens + output_tokens} tokens."
             )
-        return Reply(text=text, model=self.name, input_tokens=input_tokens, output_tokens=output_tokens)
+        return Reply(
+            text=text,
+            finish="length" if finish_reason == "length" else "stop",
+            not_applied=("effort",) if prompt.sampling.effort not in ("", "none") else (),
+            model=self.name,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+        )
 
 
 class GenerationRequest:
@@ -221,8 +228,19 @@ def _build_request(prompt: Prompt, max_tokens: int) -> Json:
         "stream_options": {"include_usage": True},
         "return_progress": True,
         **SAMPLING,
+        **prompt.sampling.model_dump(exclude_none=True, exclude={"effort", "verbosity"}),
         **grammar,
+        **_response_format(prompt),
     }
+
+
+def _response_format(prompt: Prompt) -> Json:
+    if prompt.reply_format is None:
+        return {}
+    schema = prompt.reply_format.json_schema
+    if schema is None:
+        return {"response_format": {"type": "json_object"}}
+    return {"response_format": {"type": "json_schema", "json_schema": {"schema": schema}}}
 
 
 def _format_message(message: Message) -> dict[str, str]:

@@ -31,7 +31,11 @@ class Scripted(Model):
             text = text.partition(stop)[0]
         prompt_chars = sum(len(message.text) for message in prompt.messages)
         return Reply(
-            text=text, model="scripted", input_tokens=prompt_chars // 4, output_tokens=len(text) // 4 + 1
+            text=text,
+            not_applied=tuple(prompt.sampling.model_dump(exclude_defaults=True)),
+            model="scripted",
+            input_tokens=prompt_chars // 4,
+            output_tokens=len(text) // 4 + 1,
         )
 
     def skip_replayed(self, reply: Reply) -> None:

@@ -47,7 +47,10 @@ def _create_compatible_model(url: str, model: str) -> "Model[Any]":
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
     profile = OpenAIModelProfile(
-        openai_chat_supports_max_completion_tokens=False, openai_supports_strict_tool_definition=False
+        openai_chat_supports_max_completion_tokens=False,
+        openai_supports_strict_tool_definition=False,
+        supports_json_schema_output=True,  # a server without it rejects the request itself
+        supports_json_object_output=True,
     )
     key = os.environ.get(COMPATIBLE_KEY_VARIABLE)
     provider = OpenAICompatibleProvider("compatible", base_url=url, api_key=key, profile=profile)

@@ -7,7 +7,7 @@ from pydantic_ai import exceptions as raised
 
 from mlagentbench.providers.names import key_variables, known_secrets
 
-FailureKind = Literal["transient", "too_long", "stop_rejected", "permanent"]
+FailureKind = Literal["transient", "too_long", "stop_rejected", "limit_rejected", "rejected", "permanent"]
 TRANSIENT_ERRORS = (
     raised.ModelRateLimitError,
     raised.ModelUnavailableError,
@@ -16,11 +16,13 @@ TRANSIENT_ERRORS = (
     raised.ModelRequestTimeout,
 )
 PERMANENT_ERRORS = (
-    raised.ModelRequestRejectedError,
+    raised.ModelAuthenticationError,
+    raised.ModelNotFoundError,
     raised.ModelQuotaExceededError,
-    raised.UserError,
     raised.ContentFilterError,
 )
+# The request itself is at fault: another prompt may be accepted.
+REJECTIONS = (raised.ModelRequestRejectedError, raised.UserError)
 RETRYABLE_STATUSES = {408, 409, 425}  # for which pydantic-ai has no exception class
 STATUS_CONTENT_TOO_LARGE = 413
 STATUS_RATE_LIMIT = 429
@@ -32,6 +34,12 @@ CONTEXT_LENGTH_MESSAGE = re.compile(
     r"|`?inputs`? tokens \+",
     re.IGNORECASE,
 )
+# As worded by OpenAI, Anthropic, Google and vLLM, whose limit is what the prompt leaves: "> 32768 - 1000".
+REPLY_LIMIT_MESSAGE = re.compile(
+    r"max_?(completion_|output_|new_)?tokens\W.{0,80}?(too large|at most|support|exceed|> \d)",
+    re.IGNORECASE | re.DOTALL,
+)
+WHAT_THE_PROMPT_LEAVES = re.compile(r"> (\d+) - (\d+)")
 MAX_REASON_CHARS = 300
 
 
@@ -44,21 +52,29 @@ class EmptyResponse(Exception):
 
 
 class ProviderFailure(NamedTuple):
-    """A failed attempt; `retry_after_s` is the wait that the provider asks for."""
+    """A failed attempt.
+
+    `retry_after_s` is the wait that the provider asks for, `max_reply_tokens` the longest reply it allows.
+    """
 
     kind: FailureKind
     reason: str
     retry_after_s: float | None = None
+    max_reply_tokens: int | None = None
 
 
-def classify_error(error: Exception, provider: str, sent_stop_sequences: bool) -> ProviderFailure:
-    """Decide what to do about an exception; rejections of stop sequences only count if some were sent."""
+def classify_error(
+    error: Exception, provider: str, sent_stop_sequences: bool, sent_max_tokens: int | None = None
+) -> ProviderFailure:
+    """Decide what to do about an exception; a rejected setting only counts if it was sent."""
     text = _error_text(error)
     reason = format_reason(text, provider)
     status = error.status_code if isinstance(error, raised.ModelHTTPError) else None
     if status:
         reason = f"{status}: {reason}"
     retry_after_s = error.retry_after if isinstance(error, raised.ModelAPIError) else None
+    if status and sent_max_tokens and (limit := _find_reply_limit(text, sent_max_tokens)):
+        return ProviderFailure("limit_rejected", reason, max_reply_tokens=limit)
     if (
         isinstance(error, raised.ModelContextWindowExceededError)
         or status == STATUS_CONTENT_TOO_LARGE
@@ -76,6 +92,8 @@ def classify_error(error: Exception, provider: str, sent_stop_sequences: bool) -
         return ProviderFailure("stop_rejected", reason)
     if isinstance(error, PERMANENT_ERRORS):
         return ProviderFailure("permanent", reason)
+    if isinstance(error, REJECTIONS):
+        return ProviderFailure("rejected", reason)
     if isinstance(error, raised.ModelHTTPError) and not isinstance(error, TRANSIENT_ERRORS):
         kind: FailureKind = "transient" if status in RETRYABLE_STATUSES else "permanent"
         return ProviderFailure(kind, reason, retry_after_s)
@@ -88,6 +106,16 @@ def _is_length_error(status: int | None, text: str) -> bool:
     if status == STATUS_RATE_LIMIT:
         return "too large" in text.lower()
     return status is not None and 400 <= status < 500 and bool(CONTEXT_LENGTH_MESSAGE.search(text))
+
+
+def _find_reply_limit(text: str, sent: int) -> int | None:
+    """The longest reply that the provider allows, if it complains about the limit that was sent."""
+    if not REPLY_LIMIT_MESSAGE.search(text):
+        return None
+    if leaves := WHAT_THE_PROMPT_LEAVES.search(text):
+        limit = int(leaves[1]) - int(leaves[2])
+        return limit if 0 < limit < sent else None
+    return max((int(number) for number in re.findall(r"\d{2,7}", text) if int(number) < sent), default=None)
 
 
 def _error_text(error: Exception) -> str:

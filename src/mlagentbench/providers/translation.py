@@ -1,7 +1,7 @@
 """Converts prompts to pydantic-ai messages, and pydantic-ai responses to replies."""
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import (
@@ -9,23 +9,22 @@ from pydantic_ai.messages import (
     ModelRequest,
     ModelRequestPart,
     ModelResponse,
-    ModelResponsePart,
     SystemPromptPart,
-    TextPart,
     ToolCallPart,
     ToolReturnPart,
     UserPromptPart,
 )
 from pydantic_ai.models import Model, ModelRequestParameters
-from pydantic_ai.settings import ModelSettings
+from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
+from mlagentbench.errors import PromptRejected
 from mlagentbench.providers.failures import EmptyResponse, TruncatedResponse
-from mlagentbench.providers.retry_policy import RetryPolicy
+from mlagentbench.providers.response_state import collect_state, to_response
 from mlagentbench.records import Message, Prompt, Reply, ToolCall
 
-MAX_STOP_SEQUENCES = 4  # that every provider accepts; replies are cut at the rest here
+FINISHES = {"length": "length", "content_filter": "filter"}
 CHARS_PER_TOKEN = 3  # a low estimate, for servers that do not report usage
 
 
@@ -36,7 +35,7 @@ def to_messages(prompt: Prompt) -> list[ModelMessage]:
     for message in prompt.messages:
         if message.role == "assistant":
             tool_names.update({call.id: call.name for call in message.calls})
-            messages.append(ModelResponse(parts=_to_response_parts(message)))
+            messages.append(to_response(message))
             continue
         part = _to_request_part(message, tool_names)
         if messages and isinstance(messages[-1], ModelRequest):
@@ -46,44 +45,46 @@ def to_messages(prompt: Prompt) -> list[ModelMessage]:
     return messages
 
 
-def _to_response_parts(message: Message) -> list[ModelResponsePart]:
-    calls = [ToolCallPart(call.name, call.arguments, call.id) for call in message.calls]
-    return [TextPart(message.text), *calls] if message.text or not calls else [*calls]
-
-
 def _to_request_part(message: Message, tool_names: dict[str, str]) -> ModelRequestPart:
     if message.role == "system":
         return SystemPromptPart(message.text)
     if message.role == "tool":
-        return ToolReturnPart(tool_names.get(message.answers, "unknown"), message.text, message.answers)
+        name = tool_names.get(message.answers, "unknown")
+        outcome: Literal["success", "failed"] = "failed" if message.failed else "success"
+        return ToolReturnPart(name, message.text, message.answers, outcome=outcome)
     return UserPromptPart(message.text)
 
 
-def to_request_parameters(prompt: Prompt) -> ModelRequestParameters:
-    """Convert the tools that the prompt offers."""
+def to_request_parameters(prompt: Prompt, model: Model[Any]) -> ModelRequestParameters:
+    """Convert the tools that the prompt offers, and the format of the reply.
+
+    Raises:
+        PromptRejected: The model cannot be held to that format.
+    """
     tools = [
-        ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=tool.parameters)
+        ToolDefinition(
+            name=tool.name,
+            description=tool.description,
+            parameters_json_schema=tool.parameters,
+            strict=tool.strict,
+        )
         for tool in prompt.tools
     ]
-    return ModelRequestParameters(function_tools=tools)
-
-
-def to_model_settings(
-    prompt: Prompt, model: Model[Any], retry_policy: RetryPolicy, send_stop_sequences: bool
-) -> ModelSettings:
-    """The settings that the model supports; the client's own retries are off, so that all are counted."""
-    settings: dict[str, Any] = {
-        "max_tokens": prompt.max_tokens,
-        "timeout": retry_policy.read_timeout_s,
-        "request_timeout": retry_policy.attempt_timeout_s,
-        "max_retries": 0,
-    }
-    stop_sequences = [stop for stop in prompt.stop if stop.strip()][:MAX_STOP_SEQUENCES]
-    if send_stop_sequences and stop_sequences:
-        settings["stop_sequences"] = stop_sequences
-    profile = cast(dict[str, Any], model.profile)
-    unsupported = {*model.unsupported_settings, *profile.get("openai_unsupported_model_settings", ())}
-    return cast(ModelSettings, {name: value for name, value in settings.items() if name not in unsupported})
+    reply_format, profile = prompt.reply_format, cast(dict[str, Any], model.profile)
+    if reply_format is None:
+        return ModelRequestParameters(function_tools=tools)
+    if reply_format.json_schema is None:
+        if not profile.get("supports_json_object_output"):
+            raise PromptRejected(f"{model.model_name} cannot be held to JSON without a schema.")
+        return ModelRequestParameters(
+            function_tools=tools, output_mode="prompted", prompted_output_template=False
+        )
+    if not profile.get("supports_json_schema_output"):
+        raise PromptRejected(f"{model.model_name} cannot be held to a JSON schema.")
+    output = OutputObjectDefinition(
+        json_schema=reply_format.json_schema, name=reply_format.name or None, strict=reply_format.strict
+    )
+    return ModelRequestParameters(function_tools=tools, output_mode="native", output_object=output)
 
 
 def check_response(response: ModelResponse, prompt: Prompt) -> None:
@@ -112,7 +113,15 @@ def to_reply(response: ModelResponse, prompt: Prompt) -> Reply:
         ToolCall(id=call.tool_call_id, name=call.tool_name, arguments=raw_arguments(call))
         for call in response.tool_calls
     )
-    return Reply(text=text, calls=tuple(calls), model=response.model_name or "")
+    finish: Any = FINISHES.get(response.finish_reason or "", "stop")
+    return Reply(
+        text=text,
+        calls=tuple(calls),
+        reasoning=response.thinking or "",
+        provider_state=collect_state(response),
+        finish=finish,
+        model=response.model_name or "",
+    )
 
 
 def count_tokens(response: ModelResponse, prompt: Prompt) -> tuple[int, int]:

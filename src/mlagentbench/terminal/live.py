@@ -32,8 +32,8 @@ def live_display() -> Iterator[EnvironmentCallback]:
 
         def follow(env: Environment) -> None:
             for model in env.model_calls.models.values():
-                # Printed lines appear above the panel.
-                model.on_retry = lambda line: print_progress(strip_control_chars(line))
+                model.on_retry = _print_notice
+            env.on_notice = _print_notice
             # A panel would overwrite what a person types.
             if sys.stderr.isatty() and not env.spec.interactive:
                 console = Console(stderr=True)
@@ -44,6 +44,11 @@ def live_display() -> Iterator[EnvironmentCallback]:
                 env.on_step = _print_step
 
         yield follow
+
+
+def _print_notice(line: str) -> None:
+    """Print a line, which appears above the panel if there is one."""
+    print_progress(strip_control_chars(line))
 
 
 def _print_step(step: Step) -> None:

@@ -1,4 +1,4 @@
-"""Requests of outside programs in the three API dialects, and responses, without the server."""
+"""Requests of outside programs in the four API dialects, and responses, without the server."""
 
 import json
 from pathlib import Path
@@ -7,8 +7,9 @@ from random import Random
 from api_requests import REPLIES, REQUESTS
 from mutation import dump_json, mutate_json
 
-from mlagentbench.endpoint.base import MalformedRequest, parse_body
-from mlagentbench.endpoint.server import DIALECTS
+from mlagentbench.endpoint.base import MalformedRequest
+from mlagentbench.endpoint.fields import parse_body
+from mlagentbench.endpoint.routes import find_route
 from mlagentbench.records import Prompt
 
 EXPECTED_ERRORS = (MalformedRequest,)
@@ -44,7 +45,7 @@ def make_case(random: Random) -> tuple[str, bytes, int]:
 
 def run_case(case: tuple[str, bytes, int], folder: Path) -> None:
     path, data, reply_index = case
-    dialect, body, reply = DIALECTS[path], parse_body(data), REPLIES[reply_index]
+    dialect, body, reply = find_route(path).dialect, parse_body(data), REPLIES[reply_index]
     Prompt.model_validate_json(dialect.parse_request(body).model_dump_json())
-    assert json.dumps(dialect.response_body(reply))
+    assert json.dumps(dialect.response_body(reply, body))
     assert all(dialect.encode_event(event) for event in dialect.stream_events(reply, body))

@@ -17,7 +17,7 @@ from mlagentbench.endpoint.server import Endpoint
 
 EXPECTED_ERRORS = ()
 CASES_PER_1000, SHORT_CASES = 50, 100
-PATHS = [*REQUESTS, "/v1/messages/count_tokens", "/v1/embeddings"]
+PATHS = [*REQUESTS, "/v1/messages/count_tokens", "/v1beta/models/m:countTokens", "/v1/embeddings"]
 MAKERS = [(path, mutate_json(REQUESTS.get(path, REQUESTS["/v1/messages"]))) for path in PATHS]
 
 
