@@ -32,8 +32,23 @@ def test_the_error_for_an_incomplete_task_names_the_missing_part(
 TOML = (Path(__file__).parent / "toy" / "task.toml").read_text()
 INVALID_TOML = {
     "bad TOML": ("title = ", "not valid TOML"),
-    "unknown key": (TOML.replace("better", "beter"), "beter: no such key"),
-    "unknown limit": (TOML.replace("processes = 64", "proceses = 64"), "limits.proceses: no such key"),
+    "unknown key": (TOML.replace("better", "beter"), r"beter: no such key .*; did you mean 'better'\?"),
+    "unknown limit": (
+        TOML.replace("processes = 64", "proceses = 64"),
+        r"limits\.proceses: no such key; did you mean 'processes'\?",
+    ),
+    "unknown key of an edition": (
+        TOML.replace("size =", "siz ="),
+        r"editions\.open\.siz: no such key .*; did you mean 'size'\?",
+    ),
+    "unknown key of a level": (
+        TOML.replace("n = 8", "n = 8, hardwear = '2 cores'"),
+        r"hardwear: no such key; did you mean 'hardware'\?",
+    ),
+    "unlike any key": (
+        TOML + "\n[twin]\nids = ['id']\ncolour = 1",
+        r"twin\.colour: no such key; available: ids, words, units, years",
+    ),
     "bad value": (TOML.replace('"lower"', '"smaller"'), "better: input should be 'higher' or 'lower'"),
     "bad type": (TOML.replace("steps = 20", 'steps = "many"'), "limits.steps"),
     "negative limit": (

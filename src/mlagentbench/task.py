@@ -12,6 +12,7 @@ from mlagentbench.errors import UsageError
 from mlagentbench.formatting import PLACEHOLDER, fill_placeholders, to_single_line
 from mlagentbench.records import STARTS, Better, Levels, Limits, Record, Scale, Start
 from mlagentbench.system.hashing import hash_tree
+from mlagentbench.system.key_suggestions import suggest_key
 
 BUILTIN_TASKS_DIR = Path(__file__).parent / "tasks"
 REQUIRED_FILES = ("task.toml", "description.md", "prepare.py", "grade.py")
@@ -294,7 +295,8 @@ def _read_config(path: Path) -> TaskConfig:
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path} is not valid TOML: {error}") from error
     except ValidationError as error:
-        raise UsageError(f"{path}: {describe_validation_error(error)}") from error
+        hint = suggest_key(error, TaskConfig)
+        raise UsageError(f"{path}: {describe_validation_error(error)}{hint and f'; {hint}'}") from error
 
 
 def describe_validation_error(error: ValidationError) -> str:

@@ -16,6 +16,7 @@ from mlagentbench.errors import Fault, UsageError
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.setup import Setup
 from mlagentbench.runner.verify import verify_run
+from mlagentbench.system.extras import install_command
 
 PERFECT = "id,value\n" + "".join(f"{n},{n}\n" for n in range(10))
 EXECUTE = "Thought: how good is it?\nAction: execute script\nAction Input: train.py"
@@ -210,6 +211,5 @@ def test_without_gymnasium_one_line_shows_the_install_command(tmp_path: Path) ->
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
     )
     assert (
-        failed.stderr.splitlines()[-1]
-        == "ImportError: Gymnasium is not installed: pip install 'mlagentbench[gym]'"
+        failed.stderr.splitlines()[-1] == f"ImportError: Gymnasium is not installed: {install_command('gym')}"
     )

@@ -12,6 +12,7 @@ import pytest
 
 import mlagentbench
 from mlagentbench.runner.folder import RunFolder
+from mlagentbench.system.extras import install_command
 from mlagentbench.task import Task
 
 ROOT = Path(__file__).parents[2]
@@ -96,6 +97,5 @@ def test_a_mistyped_edition_is_one_line(installed, tmp_path):
 def test_without_inspect_one_line_shows_the_install_command():
     code = "import sys; sys.modules['inspect_ai'] = None; import mlagentbench.adapters.inspect.logs"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stderr.splitlines()[-1].endswith(
-        "Inspect is not installed: pip install 'mlagentbench[inspect]'"
-    )
+    expected = f"Inspect is not installed: {install_command('inspect')}"
+    assert done.stderr.splitlines()[-1].endswith(expected)

@@ -27,6 +27,7 @@ from mlagentbench.runner.session import open_session
 from mlagentbench.runner.setup import Setup
 from mlagentbench.runner.verify import verify_run
 from mlagentbench.system.cache import cache_dir
+from mlagentbench.system.extras import install_command
 from mlagentbench.task import Task
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -505,5 +506,5 @@ def test_without_the_package_one_line_shows_the_install_command(
     done = cli_process("mcp", toy, env={**os.environ, "PYTHONPATH": paths})
     assert (done.returncode, done.stderr) == (
         2,
-        "mlagentbench: mcp is not installed. Install it: pip install 'mlagentbench[mcp]'\n",
+        f"mlagentbench: mcp is not installed. Install it: {install_command('mcp')}\n",
     )

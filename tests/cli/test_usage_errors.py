@@ -39,6 +39,10 @@ def test_mistakes_are_one_line_and_exit_code_two(
         ("run", toy, "--colour", "red"): "--colour",
         ("run", toy, "--out", tmp_path / "full"): "is not empty",
         ("run", toy, "--instance", "unknown"): "is not prepared",
+        ("run", toy, "--agent", "tools", "--model", "local"): (
+            "The agent tools needs a model that calls tools, which local cannot do."
+            " Choose another model, or an agent that reads its actions from text, such as act."
+        ),
         ("run", toy, "--set", "steps"): "--set takes NAME=VALUE; 'steps' has no '='.",
         ("run",): "TASK",
         ("dance",): "dance",

@@ -20,6 +20,7 @@ from mlagentbench.providers.failures import redact_keys
 from mlagentbench.providers.names import COMPATIBLE_KEY_VARIABLE, PROVIDERS
 from mlagentbench.records import Message, Prompt, Tool, ToolCall
 from mlagentbench.runner.folder import RunFolder
+from mlagentbench.system.extras import install_command
 
 Create = Callable[..., Hosted]
 HELLO = Prompt(messages=(Message(role="user", text="hello"),))
@@ -342,10 +343,10 @@ def test_a_key_that_is_no_header_value_is_rejected_without_showing_it(
 @pytest.mark.parametrize(
     ("package", "name", "install"),
     [
-        ("pydantic_ai", "openai:gpt-4o", "mlagentbench[models]"),
-        ("anthropic", "anthropic:claude-opus-5", "mlagentbench[models]"),
-        ("boto3", "bedrock:any", "pydantic-ai-slim[bedrock]"),
-        ("huggingface_hub", "huggingface:any", "pydantic-ai-slim[huggingface]"),
+        ("pydantic_ai", "openai:gpt-4o", install_command("models")),
+        ("anthropic", "anthropic:claude-opus-5", install_command("models")),
+        ("boto3", "bedrock:any", "pip install 'pydantic-ai-slim[bedrock]'"),
+        ("huggingface_hub", "huggingface:any", "pip install 'pydantic-ai-slim[huggingface]'"),
     ],
 )
 def test_a_missing_package_is_one_line_with_the_install_command(
@@ -357,7 +358,7 @@ def test_a_missing_package_is_one_line_with_the_install_command(
     monkeypatch.setitem(sys.modules, package, None)  # as if it were not installed
     with pytest.raises(UsageError) as caught:
         load_model(name)
-    assert f"needs packages that are not installed: pip install '{install}'" in str(caught.value)
+    assert f"needs packages that are not installed: {install}" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -1,3 +1,4 @@
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from mlagentbench.models.local import MODEL_WHEEL, Local
 from mlagentbench.preparation.download_cache import cache_path
 from mlagentbench.records import Call, Message, Prompt, Reply, Result, Tool
 from mlagentbench.system.cache import cache_dir
+from mlagentbench.system.extras import install_command
 
 RESEARCH_ENTRIES = ["Reflection", "Research Plan and Status", "Fact Check", "Thought"]
 # With --dist loadgroup or worksteal, pytest-xdist runs these in one process, which loads the model once.
@@ -199,7 +201,7 @@ def test_a_program_can_exit_in_the_middle_of_a_reply(local: Model) -> None:
 
 def test_without_the_extra_one_line_shows_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "xllamacpp", None)  # as if it were not installed
-    with pytest.raises(UsageError, match=r"pip install 'mlagentbench\[local\]'"):
+    with pytest.raises(UsageError, match=re.escape(install_command("local"))):
         load_model("local")
 
 

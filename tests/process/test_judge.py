@@ -219,6 +219,11 @@ def test_the_judge_command_prints_scores_and_a_separate_cost(cli, tmp_path, run)
         "cost of judging (not part of the runs' cost): 0 tokens"
         in cli("judge", run.folder.path, "--model", f"scripted:{replies}").stdout
     )
+    other = tmp_path / "other.txt"
+    other.write_text(answer(4, 3, 5, 2))
+    by_other = cli("judge", run.folder.path, "--model", f"scripted:{other}")
+    assert f"judged by scripted:{other} (an opinion, not a measurement; judgement 2)" in by_other.stdout
+    replies.write_text(answer(4, 3, 5, 2))
     completed = cli("judge", run.folder.path, "--model", f"scripted:{replies}", "--again", "--json")
     judgement = json.loads(completed.stdout)
     assert judgement["agreement"] == {"runs": 1, "scores": 4, "exact": 1.0, "within_one": 1.0, "kappa": 1.0}

@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -97,7 +98,10 @@ def test_a_batch_is_not_resumed_after_a_change_of_its_task_grader_or_data(
     with pytest.raises(UsageError, match=rf"cannot be resumed: the {what} of .* changed since it started"):
         run_plan(tasks=[str(task)], repetitions=2)
     assert (tmp_path / "out" / "batch.json").read_bytes() == before
-    assert run_plan(tasks=[str(task)]).is_complete  # every job is finished, so nothing depends on the change
+    with pytest.raises(UsageError, match=r"the task .* changed since it started"):
+        run_plan(tasks=[str(task)])  # every job is finished, but the results are not of this task
+    shutil.rmtree(task)
+    assert run_batch(tmp_path / "out", None, [""], quiet, quiet).is_complete  # its results are still there
 
 
 def test_a_batch_is_not_resumed_after_a_change_of_an_agent_file(
@@ -108,6 +112,8 @@ def test_a_batch_is_not_resumed_after_a_change_of_an_agent_file(
     agent("idle", "class Idle(Agent):\n    def run(self, env):\n        execute(env)\n")
     with pytest.raises(UsageError, match=r"the agent .*idle\.py changed since it started"):
         run_plan(agents=[path], repetitions=2)
+    with pytest.raises(UsageError, match=r"the agent .*idle\.py changed since it started"):
+        run_plan(agents=[path])  # all of its runs are finished, with the old file
 
 
 class FakeRunner:

@@ -16,13 +16,14 @@ from mlagentbench.language.replies import UnreadableReply, parse_reply
 from mlagentbench.records import Call, Result, Start
 from mlagentbench.runner.session import Session, open_session, reopen_session
 from mlagentbench.runner.setup import choose_run_folder, prepare_setup
+from mlagentbench.system.extras import install_command
 from mlagentbench.task import Task
 
 try:
     import gymnasium
     from gymnasium.spaces import Text
 except ImportError as error:
-    raise ImportError("Gymnasium is not installed: pip install 'mlagentbench[gym]'") from error
+    raise ImportError(f"Gymnasium is not installed: {install_command('gym')}") from error
 
 MAX_TEXT_CHARS = 200_000  # of an action, and of an observation
 CHARACTERS = frozenset(string.ascii_letters + string.digits + string.punctuation + " \n\t")

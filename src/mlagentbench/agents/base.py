@@ -31,6 +31,7 @@ class Agent(ABC):
         ranked: False for agents that see more than a competing agent may; they are left out of leaderboards.
         interactive: Whether a person takes part.
         needs_model: Whether the agent requires `--model`.
+        needs_tools: Whether its model must be able to call tools.
         restarts_on_resume: Whether a resumed run repeats all steps with the recorded replies, because the
             agent cannot be fast-forwarded.
         option_aliases: Earlier names of options, which runs on disk may hold.
@@ -41,6 +42,7 @@ class Agent(ABC):
     ranked = True
     interactive = False
     needs_model = False
+    needs_tools = False
     restarts_on_resume = False
     option_aliases: Mapping[str, str] = MappingProxyType({})
     models: Mapping[Role, Model] = MappingProxyType({})

@@ -11,6 +11,7 @@ from mlagentbench.environment.dialogue import MAX_HISTORY_CHARS, MIN_HISTORY_CHA
 from mlagentbench.errors import PromptTooLong, UsageError
 from mlagentbench.language.prompts import fill_prompt
 from mlagentbench.records import Call, Message, Reply, Tool, ToolCall
+from mlagentbench.system.extras import install_command
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -24,12 +25,13 @@ class Langchain(Agent):
     """LangChain's agent with our actions as its tools."""
 
     needs_model = True
+    needs_tools = True
 
     def __init__(self, seed: int = 0) -> None:
         super().__init__(seed)
         if not find_spec("langchain"):
             raise UsageError(
-                "The agent langchain needs an extra. Install it: pip install 'mlagentbench[langchain]'"
+                f"The agent langchain needs an extra. Install it: {install_command('langchain')}"
             )
 
     def run(self, env: Environment) -> None:

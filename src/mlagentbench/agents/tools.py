@@ -26,6 +26,7 @@ class Tools(Agent):
     """Calls actions as tools; keeps as much of the conversation as fits."""
 
     needs_model = True
+    needs_tools = True
 
     def __init__(self, seed: int = 0, window: PositiveInt = 30) -> None:
         super().__init__(seed)

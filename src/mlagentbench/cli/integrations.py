@@ -103,9 +103,9 @@ def mcp(
         from mlagentbench.adapters.mcp.served_run import describe_new_run, describe_resumed_run
         from mlagentbench.adapters.mcp.transport import serve_run
     except ImportError as error:
-        raise UsageError(
-            f"{error.name} is not installed. Install it: pip install 'mlagentbench[mcp]'"
-        ) from error
+        from mlagentbench.system.extras import install_command
+
+        raise UsageError(f"{error.name} is not installed. Install it: {install_command('mcp')}") from error
     agent_spec = AgentSpec(agent=_require_unused_name(name), model=model)
     limits = drop_none({"steps": steps, "hours": hours, "memory_gb": memory})
     folder = resume or out or choose_run_folder(Task.load(task).name, name)

@@ -115,7 +115,7 @@ def leaderboard(
 def judge(
     folders: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs, or folders of runs.")],
     model: Annotated[str, typer.Option("--model", help="The judging model; see: list models.")],
-    again: Annotated[bool, typer.Option("--again", help="Judge runs again that were judged before.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Judge what this model judged before.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Let a model score how runs went, by a rubric. Opinions are stored apart from results."""
@@ -133,7 +133,8 @@ def judge(
     )
     new = []
     for run in judgeable:
-        if again or read_judgements(run) is None:
+        earlier = read_judgements(run)
+        if again or earlier is None or model not in {judgement.model for judgement in earlier.judgements}:
             print_progress(f"judging {run.name}")
             new.append(judge_run(run, judging_model, model))
     judged = [(run, judgements) for run in runs if (judgements := read_judgements(run))]

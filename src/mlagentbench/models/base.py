@@ -22,11 +22,13 @@ class Model(ABC):
         argument: The part of the model's name after the colon: `FILE` in `scripted:FILE`.
         price: Price per token; None if unknown, in which case `--dollars` is refused.
         supports_grammar: Whether replies follow `Prompt.grammar` (GBNF).
+        supports_tools: Whether replies may call `Prompt.tools`.
         on_retry: Called with one line of text before each retry.
     """
 
     price: Price | None = Price(0.0, 0.0)
     supports_grammar = False
+    supports_tools = True
     on_retry: ProgressCallback = staticmethod(ignore_progress)
 
     def __init__(self, argument: str = "") -> None:
@@ -70,7 +72,17 @@ def load_model(name: str) -> Model:
     Raises:
         UsageError: The name is unknown, or a package, file or key is missing.
     """
+    model_class, argument = find_model_class(name)
+    return model_class(argument)
+
+
+def find_model_class(name: str) -> tuple[type[Model], str]:
+    """Find the class of a model and its argument, without loading the model.
+
+    Raises:
+        UsageError: The name is unknown.
+    """
     kind, _, argument = name.partition(":")
     if kind not in discovery.plugin_names("models"):
         kind, argument = "hosted", name
-    return discovery.load_class("models", kind, Model)(argument)  # type: ignore[type-abstract]
+    return discovery.load_class("models", kind, Model), argument  # type: ignore[type-abstract]

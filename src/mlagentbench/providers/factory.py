@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from mlagentbench.errors import UsageError
 from mlagentbench.providers.names import COMPATIBLE_KEY_VARIABLE, PROVIDERS, key_variables, split_model_name
+from mlagentbench.system.extras import install_command
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
-INSTALL_COMMAND = "pip install 'mlagentbench[models]'"
 EXTRAS_OF_MODELS = ("openai", "anthropic", "google", "mistral", "groq", "cohere")  # in mlagentbench[models]
 
 
@@ -23,7 +23,9 @@ def create_provider_model(name: str) -> "Model[Any]":
         from pydantic_ai.exceptions import UserError
         from pydantic_ai.models import infer_model
     except ImportError as error:
-        raise UsageError(f"{name} needs packages that are not installed: {INSTALL_COMMAND}") from error
+        raise UsageError(
+            f"{name} needs packages that are not installed: {install_command('models')}"
+        ) from error
     try:
         return (
             _create_compatible_model(provider, model)
@@ -70,7 +72,7 @@ def _check_key(variable: str) -> None:
 def _install_command(problem: str) -> str:
     extra = re.search(r"pydantic-ai-slim\[([\w-]+)\]", problem)
     if not extra or extra[1] in EXTRAS_OF_MODELS:
-        return INSTALL_COMMAND
+        return install_command("models")
     return f"pip install 'pydantic-ai-slim[{extra[1]}]'"
 
 

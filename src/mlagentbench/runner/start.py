@@ -89,8 +89,19 @@ def create_agent(agent_spec: AgentSpec, seed: int, sandbox: str) -> agents.Agent
             f"The agent {agent_spec.agent} needs a model. Pass --model NAME (see: mlagentbench list models)"
         )
     agent = agents.instantiate_agent(agent_class, seed, agent_spec.options, sandbox)
+    if agent_class.needs_tools:
+        require_tools(agent_spec.agent, agent_spec.model)
     agent.models = load_models(agent_spec)
     return agent
+
+
+def require_tools(agent: str, model: str) -> None:
+    """Raise UsageError if a model cannot call the tools that an agent offers; the model is not loaded."""
+    if not models.find_model_class(model)[0].supports_tools:
+        raise UsageError(
+            f"The agent {agent} needs a model that calls tools, which {model.partition(':')[0]} cannot do."
+            " Choose another model, or an agent that reads its actions from text, such as act."
+        )
 
 
 def load_models(agent_spec: AgentSpec) -> ModelsByRole:

@@ -3,6 +3,7 @@
 from importlib.util import find_spec
 
 from mlagentbench.errors import UsageError
+from mlagentbench.system.extras import install_command
 
 if find_spec("inspect_ai") is None:
-    raise UsageError("Inspect is not installed: pip install 'mlagentbench[inspect]'")
+    raise UsageError(f"Inspect is not installed: {install_command('inspect')}")

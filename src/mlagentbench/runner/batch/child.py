@@ -29,8 +29,7 @@ def print_agent_traits(sandbox: str) -> None:
     with redirect_stdout(sys.stderr):
         agent_class = agents.load_agent_class(agent_spec.agent)
         agents.instantiate_agent(agent_class, 0, agent_spec.options, sandbox)
-    traits = AgentTraits(needs_model=agent_class.needs_model, interactive=agent_class.interactive)
-    print(traits.model_dump_json(), end="", flush=True)
+    print(AgentTraits.of_class(agent_class).model_dump_json(), end="", flush=True)
 
 
 def continue_run(path: Path, gpu: str, task: str) -> None:

@@ -108,9 +108,12 @@ def _is_batch_file(path: Path) -> bool:
     return path.name in BATCH_FILES or path.name.endswith(PARTIAL_SUFFIX)
 
 
-def hash_agent_files(jobs: list[Job]) -> dict[str, str]:
-    """Hash the files of agents that are not part of the package."""
-    files = {job.agent_spec.agent for job in jobs if job.agent_spec.agent.endswith(".py")}
-    if missing := [path for path in files if not Path(path).is_file()]:
+def hash_agent_files(jobs: list[Job], unfinished: list[Job]) -> dict[str, str]:
+    """Hash the files of agents that are not part of the package; those of unfinished jobs must exist."""
+    needed, known = (
+        {job.agent_spec.agent for job in some if job.agent_spec.agent.endswith(".py")}
+        for some in (unfinished, jobs)
+    )
+    if missing := [path for path in needed if not Path(path).is_file()]:
         raise UsageError(f"No such file: {missing[0]}")
-    return {path: hash_file(Path(path)) for path in files}
+    return {path: hash_file(Path(path)) for path in known if Path(path).is_file()}

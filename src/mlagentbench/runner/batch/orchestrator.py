@@ -27,6 +27,7 @@ from mlagentbench.runner.setup import Setup
 from mlagentbench.sandbox.gpu import granted_devices
 from mlagentbench.system.hardware import detect_hardware
 from mlagentbench.system.progress import ProgressCallback
+from mlagentbench.task import Task
 
 # Creates a runner from the batch folder, the setups by their keys, and the names of the jobs that were in
 # progress when the previous process of the batch died: one of them may have killed it.
@@ -97,8 +98,9 @@ def run_batch(
         unfinished = _select_unfinished(follower.refresh(), jobs, plan)
         setups = prepare_setups(unfinished, progress)
         hashes = {key: setup.hashes for key, setup in setups.items()}
-        record = record.replace(hashes=hashes, agents=hash_agent_files(unfinished))
+        record = record.replace(hashes=hashes, agents=hash_agent_files(jobs, unfinished))
         record = _merge_pinned_hashes(path, record, previous)
+        _require_unchanged_tasks(path, record, jobs)
         folder.write_record(record)
         follower.follow_plan(record)
         started = {job.name for job in unfinished if (path / job.name / "run.json").is_file()}
@@ -142,6 +144,22 @@ def _merge_pinned_hashes(path: Path, record: BatchRecord, previous: BatchRecord 
             raise _changed_input_error(path, f"the agent {agent}")
     hashes: dict[str, Hashes] = {**previous.hashes, **record.hashes}
     return record.replace(hashes=hashes, agents={**previous.agents, **record.agents})
+
+
+def _require_unchanged_tasks(path: Path, record: BatchRecord, jobs: list[Job]) -> None:
+    """Raise UsageError if a task changed whose jobs are finished: their results are not of the new one."""
+    hashes = {job.task: record.hashes[job.setup_key].task for job in jobs if job.setup_key in record.hashes}
+    for name, recorded in hashes.items():
+        if _hash_task(name) not in ("", recorded):
+            raise _changed_input_error(path, f"the task {name}")
+
+
+def _hash_task(name: str) -> str:
+    """The hash of a task; empty if it is gone, which does not affect results that are there."""
+    try:
+        return Task.load(name).hash
+    except UsageError:
+        return ""
 
 
 def _warn_about_memory(

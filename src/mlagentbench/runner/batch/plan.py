@@ -2,12 +2,19 @@
 
 import tomllib
 from collections.abc import Iterator
-from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from pydantic import AliasChoices, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AliasChoices,
+    Field,
+    StrictBool,
+    StrictInt,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from mlagentbench.errors import UsageError
 from mlagentbench.models import base as models
@@ -15,8 +22,10 @@ from mlagentbench.models.base import Model
 from mlagentbench.records import AgentSpec, Limits, Record, Start
 from mlagentbench.runner.batch.job import Job
 from mlagentbench.runner.batch.subprocess_runner import inspect_agent
+from mlagentbench.runner.start import require_tools
 from mlagentbench.sandbox.access_log.recording import require_access_log_support
 from mlagentbench.sandbox.selection import create_sandbox
+from mlagentbench.system.key_suggestions import suggest_key
 from mlagentbench.task import Task, describe_validation_error
 
 # The fields of Limits that a plan may set.
@@ -35,12 +44,12 @@ class AgentPlan(Record):
 class Budget(Record):
     """Limits for the sum over all runs; hours are wall-clock hours of the runs."""
 
-    dollars: float | None = Field(gt=0, default=None)
-    hours: float | None = Field(gt=0, default=None)
+    dollars: float | None = Field(gt=0, default=None, strict=True)
+    hours: float | None = Field(gt=0, default=None, strict=True)
 
 
 class Plan(Record):
-    """The keys of plan.toml. Unknown keys are errors.
+    """The keys of plan.toml. Unknown keys are errors, and so are texts for numbers.
 
     `tries` is the number of attempts for a run that ends with a fault. `pause` is the delay before the second
     attempt in seconds; it doubles with each further one.
@@ -51,17 +60,17 @@ class Plan(Record):
     models: tuple[str, ...] = ()
     fast_model: str = ""
     edit_model: str = ""
-    repetitions: int = Field(gt=0, default=1)
-    seeds: tuple[int, ...] = ()
+    repetitions: int = Field(gt=0, default=1, strict=True)
+    seeds: tuple[StrictInt, ...] = ()
     edition: str = "open"
     instance: str = ""
     start: Start = "starter"
     sandbox: str = "bwrap"
-    record_access: bool = Field(default=False, validation_alias=AliasChoices("record_access", "ledger"))
+    record_access: StrictBool = Field(default=False, validation_alias=AliasChoices("record_access", "ledger"))
     limits: dict[str, Any] = Field(default_factory=dict)
     budget: Budget = Budget()
-    tries: int = Field(gt=0, default=3)
-    pause: float = Field(ge=0, default=30.0)
+    tries: int = Field(gt=0, default=3, strict=True)
+    pause: float = Field(ge=0, default=30.0, strict=True)
 
     @model_validator(mode="before")
     @classmethod
@@ -83,7 +92,7 @@ class Plan(Record):
         if unknown := set(given) - set(LIMIT_KEYS):
             raise ValueError(f"no such limit: {sorted(unknown)[0]!r}; available: {', '.join(LIMIT_KEYS)}")
         try:
-            checked = Limits.model_validate(given).model_dump()
+            checked = Limits.model_validate(given, strict=True).model_dump()
         except ValidationError as error:
             raise ValueError(describe_validation_error(error)) from error
         return {name: checked[name] for name in sorted(given)}
@@ -129,6 +138,8 @@ class Plan(Record):
             raise UsageError(
                 f"The agent {agent.name} needs a model. Add `models` to the plan or pass --model NAME."
             )
+        for model in self.models if traits.needs_tools else ():
+            require_tools(agent.name, model)
         for name in (*self.models, self.fast_model, self.edit_model):
             if name:
                 self._require_price(name, models.load_model(name))
@@ -191,14 +202,10 @@ def _explain_plan_error(error: ValidationError) -> str:
         .replace("valid tuple", "list")
         .removeprefix("it: ")
     )
-    unknown = [problem["loc"] for problem in error.errors() if problem["type"] == "extra_forbidden"]
-    if not unknown:
-        return message
-    *parents, key = map(str, unknown[0])
-    if not parents and key in LIMIT_KEYS:
-        return f"{message}; it belongs in [limits]"
-    tables: dict[str, type[Record]] = {"budget": Budget, "agents": AgentPlan}
-    known = list(tables.get(parents[0] if parents else "", Plan).model_fields)
-    similar = get_close_matches(key, known, 1, cutoff=0.7)
-    hint = f"did you mean {similar[0]!r}?" if similar else f"available: {', '.join(known)}"
-    return f"{message}; {hint}"
+    misplaced = [
+        problem["loc"]
+        for problem in error.errors()
+        if problem["type"] == "extra_forbidden" and problem["loc"][0] in LIMIT_KEYS
+    ]
+    hint = "it belongs in [limits]" if misplaced else suggest_key(error, Plan)
+    return f"{message}; {hint}" if hint else message

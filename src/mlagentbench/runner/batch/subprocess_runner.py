@@ -26,7 +26,13 @@ class AgentTraits(Record):
     """What a plan needs to know about an agent."""
 
     needs_model: bool
+    needs_tools: bool
     interactive: bool
+
+    @classmethod
+    def of_class(cls, agent_class: type[agents.Agent]) -> "AgentTraits":
+        """The traits of an agent class."""
+        return cls(**{name: getattr(agent_class, name) for name in cls.model_fields})
 
 
 def inspect_agent(agent_spec: AgentSpec, sandbox: str) -> AgentTraits:
@@ -34,7 +40,7 @@ def inspect_agent(agent_spec: AgentSpec, sandbox: str) -> AgentTraits:
     if not agent_spec.agent.endswith(".py"):
         agent_class = agents.load_agent_class(agent_spec.agent)
         agents.instantiate_agent(agent_class, 0, agent_spec.options, sandbox)
-        return AgentTraits(needs_model=agent_class.needs_model, interactive=agent_class.interactive)
+        return AgentTraits.of_class(agent_class)
     try:
         process = subprocess.run(
             _child_command("traits", sandbox),

@@ -15,6 +15,7 @@ from mlagentbench.errors import UsageError
 from mlagentbench.formatting import print_progress
 from mlagentbench.records import BYTES_PER_GB, Record
 from mlagentbench.runner.batch.orchestrator import RunnerFactory
+from mlagentbench.system.extras import install_command
 from mlagentbench.task import describe_validation_error
 
 # No usage statistics, and no change of CUDA_VISIBLE_DEVICES for runs without a GPU.
@@ -58,7 +59,7 @@ def connect(address: str = "") -> Iterator[None]:
     try:
         import ray
     except ImportError as error:
-        raise UsageError("--on ray needs Ray. Install it: pip install 'mlagentbench[ray]'") from error
+        raise UsageError(f"--on ray needs Ray. Install it: {install_command('ray')}") from error
     settings: dict[str, Any] = {}
     if address == "local":
         settings = {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
