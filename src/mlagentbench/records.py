@@ -281,6 +281,7 @@ class RunSpec(AgentSpec):
     hardware: Hardware
     started: str
     imported: ImportSource | None = None
+    clients: tuple[str, ...] = ()  # who took the steps over MCP: names and versions as they say themselves
     kind: DataKind | None = None  # of the data; unknown in older runs
 
     @property

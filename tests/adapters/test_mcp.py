@@ -129,6 +129,7 @@ def check_won(run: Path) -> None:
     folder = RunFolder(run)
     assert folder.result and (folder.result.score, folder.result.success) == (0.0, True)
     assert (folder.spec.agent, folder.spec.seed) == ("claude", 4)
+    assert folder.spec.clients == ("mcp 0.1.0",)  # the client's own name and version
     first, *_ = steps = folder.steps()
     assert [step.call.action for step in steps] == ["Execute Script", "Write File", "Final Answer"]
     assert first.clock == first.seconds  # the clock started with the first call
@@ -199,14 +200,14 @@ async def read(client: Client, uri: str) -> str:
 def test_invalid_arguments_are_failed_steps_with_a_reason(tmp_path: Path, setup: Setup) -> None:
     async def play(client: Client) -> None:
         for name, args, reason in (
-            ("execute_script", {"script": "train.py"}, "script_name is missing"),
+            ("execute_script", {"script": "train.py"}, "Error: execute_script: script_name is missing"),
             (
                 "inspect_script_lines",
                 {"script_name": "train.py", "start_line_number": "x"},
                 "start_line_number",
             ),
             ("read_file", {"file_name": "train.py", "mode": "r"}, "mode is not an argument of this action"),
-            ("dance", {}, "No such action: 'dance'"),
+            ("dance", {}, "No such tool: 'dance'. Available: append_file, "),
         ):
             answer = await client.call_tool(name, args)
             assert answer.is_error and reason in texts(answer)[0]

@@ -272,6 +272,22 @@ MALFORMED = {
     + b"}",
     "NaN": b'{"messages": [{"role": "user"}], "input": "x", "temperature": NaN}',
 }
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "an image": (
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
+        "Only text can be passed to the model of this run, not images.",
+    ),
+    "a hosted tool": (
+        {"tools": [{"type": "web_search"}]},
+        "The tool web_search runs on a provider's servers",
+    ),
+    "several choices": ({"n": 2}, "The field n cannot be passed"),
+    "token probabilities": ({"logprobs": True}, "The field logprobs cannot be passed"),
+    "a foreign signature": (
+        {"messages": [{"role": "assistant", "reasoning_details": [{"data": "?"}]}]},
+        "signature that is not from this endpoint",
+    ),
+}
 WRONG_TYPES: dict[str, dict[str, Any]] = {
     "stop is a number": {"stop": 5},
     "a stop sequence is an object": {"stop": ["a", {}]},
@@ -292,6 +308,17 @@ def test_a_field_of_the_wrong_type_is_rejected_with_a_message(
     status, response = send_request(answered, "POST", "/v1/chat/completions", json.dumps(body).encode())
     assert status == 400 and " must be " in response["error"]["message"]
     assert not answered.prompts
+
+
+@pytest.mark.parametrize(("more", "reason"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_no_model_can_be_given_is_refused_and_remembered(
+    answered: AnsweredEndpoint, more: dict[str, Any], reason: str
+) -> None:
+    body = {"messages": [{"role": "user", "content": "x"}], **more}
+    status, response = send_request(answered, "POST", "/v1/chat/completions", json.dumps(body).encode())
+    assert (status, response["error"]["code"]) == (400, "unsupported")
+    assert reason in response["error"]["message"]
+    assert reason in answered.endpoint.take_refusals()[0] and not answered.prompts
 
 
 def test_an_unpaired_surrogate_is_replaced(answered: AnsweredEndpoint) -> None:
@@ -326,6 +353,13 @@ def test_models_are_listed_tokens_are_counted_and_other_paths_are_unknown(
     assert [model.id for model in openai_client.models.list()] == ["model"]
     messages = [{"role": "user", "content": "x" * 400}]
     assert anthropic_client.messages.count_tokens(model="m", messages=messages).input_tokens == 101
+    assert (
+        openai_client.models.retrieve("gpt-5").id == anthropic_client.models.retrieve("gpt-5").id == "gpt-5"
+    )
+    connection = http.client.HTTPConnection("127.0.0.1", answered.endpoint.port, timeout=20)
+    connection.request("HEAD", "/")
+    assert connection.getresponse().status == 200
+    connection.close()
     assert send_request(answered, "GET", "/v1/files")[0] == 404
     assert send_request(answered, "POST", "/v1/embeddings", b"{}")[0] == 404
 

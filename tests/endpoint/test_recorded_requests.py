@@ -82,3 +82,23 @@ def test_codex_gets_its_calls_in_the_form_that_it_offered_the_tools() -> None:
 def test_a_tool_that_only_a_provider_has_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedRequest, match="The tool web_search runs on a provider's servers"):
         parse("codex-gpt-5")
+
+
+@pytest.mark.parametrize("prefix", ["", "/v1", "/v1beta", "/v1/v1"])
+@pytest.mark.parametrize(
+    ("path", "dialect", "action"),
+    [
+        ("/chat/completions", "Chat", "generate"),
+        ("/responses", "Responses", "generate"),
+        ("/messages?beta=true", "Messages", "generate"),
+        ("/messages/count_tokens", "Messages", "count_tokens"),
+        ("/models/m:streamGenerateContent?alt=sse", "Google", "stream"),
+        ("/models/m:streamGenerateContent", "Google", "stream_array"),
+        ("/models/m:generateContent?key=x", "Google", "generate"),
+        ("/models/m:embedContent", "Google", ""),
+        ("/embeddings", "Chat", ""),
+    ],
+)
+def test_paths_work_with_and_without_a_version(prefix: str, path: str, dialect: str, action: str) -> None:
+    route = find_route(prefix + path)
+    assert (type(route.dialect).__name__, route.action) == (dialect, action)

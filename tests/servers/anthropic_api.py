@@ -50,7 +50,10 @@ class Messages(ApiFormat):
         }
 
     def _blocks(self, response: Response) -> list[dict[str, Any]]:
-        blocks: list[dict[str, Any]] = [{"type": "text", "text": response.text}] if response.text else []
+        blocks: list[dict[str, Any]] = []
+        if reasoning := response.completion.reasoning:
+            blocks.append({"type": "thinking", "thinking": reasoning, "signature": f"signed {reasoning}"})
+        blocks += [{"type": "text", "text": response.text}] if response.text else []
         for call in response.calls:
             use = {"type": "tool_use", "id": f"toolu_{call.id}", "name": call.name}
             blocks.append({**use, "input": json.loads(call.arguments)})
@@ -89,6 +92,12 @@ class Messages(ApiFormat):
             if block["type"] == "text":
                 empty: dict[str, Any] = {"type": "text", "text": ""}
                 deltas = [{"type": "text_delta", "text": piece} for piece in response.chunks]
+            elif block["type"] == "thinking":
+                empty = {"type": "thinking", "thinking": "", "signature": ""}
+                deltas = [
+                    {"type": "thinking_delta", "thinking": block["thinking"]},
+                    {"type": "signature_delta", "signature": block["signature"]},
+                ]
             else:
                 empty = {**block, "input": {}}
                 pieces = ["", *split_in_half(json.dumps(block["input"]))]

@@ -12,10 +12,14 @@ CHARS_PER_TOKEN = 4
 
 @dataclass(frozen=True)
 class Completion:
-    """The text of a reply and its tool calls: pairs of name and arguments (a str is sent as it is)."""
+    """The text of a reply and its tool calls: pairs of name and arguments (a str is sent as it is).
+
+    Only the Anthropic and the OpenAI responses API send the reasoning, with a signature.
+    """
 
     text: str = ""
     calls: tuple[tuple[str, dict[str, Any] | str], ...] = ()
+    reasoning: str = ""
 
 
 @dataclass(frozen=True)

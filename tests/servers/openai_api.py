@@ -137,6 +137,12 @@ class Responses(ApiFormat):
 
     def _items(self, response: Response) -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = []
+        if reasoning := response.completion.reasoning:
+            summary = [{"type": "summary_text", "text": reasoning}]
+            sealed = {"encrypted_content": f"signed {reasoning}"}
+            items.append(
+                {"id": f"rs_{response.number:06d}", "type": "reasoning", "summary": summary, **sealed}
+            )
         if response.text:
             content = [{"type": "output_text", "text": response.text, "annotations": [], "logprobs": []}]
             items.append(
@@ -165,11 +171,29 @@ class Responses(ApiFormat):
         ]
         for index, item in enumerate(self._items(response)):
             at = {"output_index": index, "item_id": item["id"]}
-            events += self._message(response, item, at) if item["type"] == "message" else self._call(item, at)
+            if item["type"] == "reasoning":
+                events += self._reasoning(item, at)
+            else:
+                events += (
+                    self._message(response, item, at) if item["type"] == "message" else self._call(item, at)
+                )
         status = self._status(response)
         events.append({"type": f"response.{status}", "response": self.build_body(response)})
         for number, event in enumerate(events):
             yield format_event({**event, "sequence_number": number}, event["type"])
+
+    def _reasoning(self, item: dict[str, Any], at: dict[str, Any]) -> list[dict[str, Any]]:
+        index, (part,) = {"output_index": at["output_index"]}, item["summary"]
+        inside = {**at, "summary_index": 0}
+        opened = {**item, "summary": [], "encrypted_content": ""}
+        return [
+            {"type": "response.output_item.added", **index, "item": opened},
+            {"type": "response.reasoning_summary_part.added", **inside, "part": {**part, "text": ""}},
+            {"type": "response.reasoning_summary_text.delta", **inside, "delta": part["text"]},
+            {"type": "response.reasoning_summary_text.done", **inside, "text": part["text"]},
+            {"type": "response.reasoning_summary_part.done", **inside, "part": part},
+            {"type": "response.output_item.done", **index, "item": item},
+        ]
 
     def _message(self, response: Response, item: dict[str, Any], at: dict[str, Any]) -> list[dict[str, Any]]:
         part, inside = item["content"][0], {**at, "content_index": 0}

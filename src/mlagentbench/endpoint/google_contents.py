@@ -74,7 +74,9 @@ def _response_text(response: object) -> str:
 
 def _describe_part(part: Json) -> str:
     data = part.get("inlineData") or part.get("fileData")
-    return str(data.get("mimeType", "file")) if isinstance(data, dict) else next(iter(part), "part")
+    if isinstance(data, dict):
+        return str(data.get("mimeType") or data.get("mime_type") or "file")
+    return next(iter(part), "part")
 
 
 def to_json_schema(schema: object) -> Json:

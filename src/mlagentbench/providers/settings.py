@@ -5,11 +5,13 @@ from typing import Any, NamedTuple, cast
 from pydantic_ai.models import Model
 from pydantic_ai.settings import ModelSettings, ToolOrOutput
 
+from mlagentbench.errors import PromptRejected
 from mlagentbench.providers.retry_policy import RetryPolicy
 from mlagentbench.records import Prompt, Sampling
 
 MAX_STOP_SEQUENCES = 4  # that every provider accepts; replies are cut at the rest here
 SAMPLING_SETTINGS = ("temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty")
+OUR_NAMES = {"thinking": "effort", "openai_text_verbosity": "verbosity"}
 EFFORTS: dict[str, bool | str] = {"none": False, "default": True}  # other levels have the same names
 
 
@@ -35,6 +37,9 @@ def to_model_settings(
         retry_policy: The timeouts.
         send_stop_sequences: Whether the provider accepts stop sequences.
         max_reply_tokens: The longest reply that the provider accepts, where that is known.
+
+    Raises:
+        PromptRejected: The choice of tools cannot be passed on.
     """
     profile = cast(dict[str, Any], model.profile)
     unsupported = {*model.unsupported_settings, *profile.get("openai_unsupported_model_settings", ())}
@@ -43,7 +48,9 @@ def to_model_settings(
     requested = _requested_settings(prompt)
     if "openai_text_verbosity" in requested and model.system not in ("openai", "azure"):
         unsupported.add("openai_text_verbosity")
-    not_applied = tuple(name for name in requested if name in unsupported)
+    if "tool_choice" in requested and "tool_choice" in unsupported:
+        raise PromptRejected(f"{model.model_name} cannot be told which tool to call.")
+    not_applied = tuple(OUR_NAMES.get(name, name) for name in requested if name in unsupported)
     settings: dict[str, Any] = {name: value for name, value in requested.items() if name not in unsupported}
     limits = [limit for limit in (prompt.max_tokens, max_reply_tokens) if limit is not None]
     if limits:

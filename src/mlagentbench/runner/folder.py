@@ -210,6 +210,12 @@ class RunFolder:
         """Write result.json. The path of the folder is not stored, because a run may be moved."""
         self.write_file("result.json", result.model_dump_json(indent=2, exclude={"folder"}))
 
+    def record_client(self, client: str) -> None:
+        """Add the name of a client to run.json, once."""
+        if client not in self.spec.clients:
+            self.spec = self.spec.replace(clients=(*self.spec.clients, client))
+            self.write_file("run.json", self.spec.model_dump_json(indent=2))
+
     def write_file(self, name: str, text: str) -> None:
         """Write a file into the folder atomically."""
         try:

@@ -13,10 +13,11 @@ import mlagentbench
 from mlagentbench.adapters.mcp.served_run import ServedRun
 from mlagentbench.agents.tools import build_tools, tool_name
 from mlagentbench.errors import BenchError, Stopped
-from mlagentbench.formatting import format_duration, last_line
+from mlagentbench.formatting import format_duration, last_line, strip_control_chars
 from mlagentbench.language.prompts import fill_prompt
 from mlagentbench.records import Call, Step
 from mlagentbench.runner.session import Session
+from mlagentbench.system.journal import escape_invalid_utf8
 
 DESCRIPTION_URI, FILE_URI_PREFIX = "task://description", "workspace:///"
 PROGRESS_INTERVAL_S = 1.0  # between two looks at the output
@@ -26,6 +27,7 @@ READY_POLL_INTERVAL_S = 0.1
 MAX_PREPARATION_WAIT_S = 40.0
 NOT_READY = "Error: The task is being prepared ({}). Call again in a minute. This call was not a step."
 PROMPT_NAME = "work"
+MAX_CLIENT_CHARS = 100
 
 Context = ServerRequestContext[Any]
 PageParams = types.PaginatedRequestParams | None
@@ -166,6 +168,7 @@ class RunServer:
                     self._take_step,
                     self.session,
                     call,
+                    _client_name(context),
                     step_started,
                     cancel,
                     limiter=self._step_limiter,
@@ -200,14 +203,18 @@ class RunServer:
         return (last_line(output.last_line) if output else "") or "no output yet"
 
     def _take_step(
-        self, session: Session, call: Call, step_started: Event, cancel: Event
+        self, session: Session, call: Call, client: str, step_started: Event, cancel: Event
     ) -> tuple[list[str], bool]:
         """Take a step and report what is left; the last response waits until the run is graded."""
         step_started.set()
         try:
+            if client:
+                session.folder.record_client(client)
             step = session.step(call, cancel)
         except (BenchError, Stopped) as error:
-            return [f"Error: {error}"], True
+            return [f"Error: {self._use_tool_names(str(error))}"], True
+        if step.failed:
+            step = step.replace(observation=self._use_tool_names(step.observation))
         if cancel.is_set():
             self._cancelled_steps.append(step)
             return [], step.failed
@@ -220,6 +227,22 @@ class RunServer:
             step.observation,
             f"[The run is over: {ending}. The score is shown only to the operator of the benchmark.]",
         ], step.failed
+
+    def _use_tool_names(self, text: str) -> str:
+        """An error with tools in place of actions, as the client knows them."""
+        names = {action.name: name for name, action in self.actions.items()}
+        for action_name in sorted(names, key=len, reverse=True):
+            text = text.replace(action_name, names[action_name])
+        return text.replace("No such action", "No such tool")
+
+
+def _client_name(context: Context) -> str:
+    """The name and version that the client gives itself; empty if it gives none."""
+    params = context.session.client_params
+    if params is None:
+        return ""
+    client = f"{params.client_info.name} {params.client_info.version}"
+    return escape_invalid_utf8(strip_control_chars(client))[:MAX_CLIENT_CHARS].strip()
 
 
 async def _set_on_cancel(event: Event) -> None:
