@@ -15,12 +15,14 @@ LOCK := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-ha
 AUDIT := $(BIN)/pip-audit --strict --progress-spinner off --disable-pip $(SERVICE)
 LISTS := src/mlagentbench/runtimes
 WORKERS := $(shell nproc)
+BRIDGES := harbor
+BRIDGE_PYTHON := 3.12
 # Without bytecode, each of the thousands of processes of the tests would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-as-user test-all test-setup check docs format prepare prove audit soak fuzz bench gallery lock audit-packages bubblewrap chromium clean
+.PHONY: help run test test-as-user test-all test-bridges test-setup check docs format prepare prove audit soak fuzz bench gallery lock audit-packages bubblewrap chromium clean
 
 help:  ## show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -39,6 +41,18 @@ test-as-user: test-setup  ## the tests of the sandbox as an ordinary user, if yo
 test-all: test-setup prepare  ## the tests and the long ones: whole batches, fresh data, soak; an hour
 	@echo "make: running all tests"
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m ''
+
+test-bridges: .venv/installed-dev bubblewrap  ## the tests with Harbor, which needs Python 3.12 and an environment of its own
+	@command -v tmux >/dev/null || { $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq tmux >/dev/null; }
+	@for bridge in $(BRIDGES); do $(MAKE) --no-print-directory .venv-$$bridge/installed || exit 1; \
+	  echo "make: running the tests with $$bridge"; \
+	  .venv-$$bridge/bin/python -m pytest -m '' -o filterwarnings= -p no:langsmith_plugin tests/bridges/test_$$bridge.py || exit 1; done
+
+.venv-%/installed: pyproject.toml
+	@echo "make: installing $* into .venv-$*"
+	@$(BIN)/uv venv -q --clear --python $(BRIDGE_PYTHON) --seed .venv-$*
+	@.venv-$*/bin/python -m pip --disable-pip-version-check --no-input install -q -e '.[$*]' pytest $(TIDY)
+	@touch $@
 
 test-setup: .venv/installed-dev bubblewrap chromium
 	@$(BIN)/mlagentbench prepare house-price BabyLM & data=0; $(BIN)/mlagentbench prepare --data-only || data=$$?; wait $$! && exit $$data
@@ -134,4 +148,4 @@ audit-packages: .venv/installed-dev  ## check locked packages for known vulnerab
 	@$(AUDIT) --no-deps $(patsubst %,-r %,$(wildcard $(LISTS)/*.txt))  # it ignores lists that a list includes
 
 clean:  ## remove the virtual environment
-	rm -rf .venv
+	rm -rf .venv .venv-*

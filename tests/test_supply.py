@@ -275,8 +275,13 @@ import mlagentbench
 modules = pkgutil.walk_packages(mlagentbench.__path__, "mlagentbench.")
 names = [module.name for module in modules if ".tasks" not in module.name]
 for name in names:
-    if not name.endswith("__main__"):
+    if name.endswith("__main__"):
+        continue
+    try:
         importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name not in ("harbor", "verifiers"):  # which need environments of their own
+            raise
 print(len(names))
 """
 COMMAND = "from mlagentbench.cli.app import main\nmain()\n"

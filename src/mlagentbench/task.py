@@ -245,6 +245,12 @@ class Task:
         return "def violations(" in _read_text(self.folder / "grade.py")
 
     @property
+    def runs_submitted_code(self) -> bool:
+        """Whether the grader runs code of the submission, in a sandbox of its own."""
+        source = _read_text(self.folder / "grade.py")
+        return any(name in source for name in ("Program(", "SpeedComparison("))
+
+    @property
     def hash(self) -> str:
         """The hash of the whole task: description, starter, data preparation and grader."""
         return hash_tree(self.folder)

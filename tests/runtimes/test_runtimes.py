@@ -42,7 +42,7 @@ def test_torch_includes_all_of_tabular() -> None:
 
 
 def test_an_unknown_runtime_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match=r"No such runtime: 'jax'\. Available: tabular"):
+    with pytest.raises(UsageError, match=r"No such runtime: 'jax'\. Available: grading, tabular"):
         find_runtime("jax")
 
 

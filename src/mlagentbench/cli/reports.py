@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mlagentbench.cli.options import AsJson, print_json
+from mlagentbench.cli.options import AsJson, EditionName, Instance, StartName, print_json
 from mlagentbench.errors import UsageError
 
 Folders = Annotated[
@@ -157,22 +157,41 @@ def judge(
 
 
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    run: Annotated[
+        str, typer.Argument(metavar="RUN|TASK", help="A run folder; with --to harbor, a task or its folder.")
+    ],
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="The file to write; default: NAME.zip here.")
+        Path | None,
+        typer.Option(
+            "-o", "--out", help="The file to write, default: NAME.zip here; for Harbor, the folder."
+        ),
     ] = None,
-    to: Annotated[str, typer.Option("--to", help="bundle, or inspect: a log for `inspect view`.")] = "bundle",
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to", help="bundle; inspect: a log for `inspect view`; harbor: a task folder for Harbor."
+        ),
+    ] = "bundle",
     without_data: Annotated[
         bool, typer.Option("--without-data", help="Leave out the task's public data.")
     ] = False,
+    edition: EditionName = "open",
+    instance: Instance = "",
+    start: StartName = "starter",
+    reward: Annotated[
+        str, typer.Option("--reward", help="With --to harbor: success (0 or 1) or progress.")
+    ] = "success",
     as_json: AsJson = False,
 ) -> None:
-    """Write a run as one file. `verify` accepts a bundle on any machine."""
+    """Write a run as one file, or a task as a folder for Harbor. `verify` accepts a bundle on any machine."""
     from mlagentbench.bundles.write import export_run
     from mlagentbench.formatting import format_command
     from mlagentbench.runner.folder import RunFolder
 
-    folder = RunFolder(run)
+    if to == "harbor":
+        _export_harbor_task(run, out, edition, instance, start, reward, as_json)
+        return
+    folder = RunFolder(Path(run))
     if to == "inspect":
         from mlagentbench.adapters.inspect.logs import write_log
 
@@ -181,7 +200,7 @@ def export(
         print_json({"log": str(target), "bytes": target.stat().st_size}) if as_json else print(target)
         return
     if to != "bundle":
-        raise UsageError(f"No such export format: {to!r}. Available: bundle, inspect.")
+        raise UsageError(f"No such export format: {to!r}. Available: bundle, inspect, harbor.")
     target = out or Path(f"{folder.path.name}.zip")
     manifest = export_run(folder, target, not without_data)
     size = target.stat().st_size
@@ -190,3 +209,18 @@ def export(
         return
     print(f"{target}: {len(manifest.files)} files, {size / 1e6:,.1f} MB")
     print(f"check it on any machine with: {format_command('verify', str(target))}")
+
+
+def _export_harbor_task(
+    task: str, out: Path | None, edition: str, instance: str, start: str, reward: str, as_json: bool
+) -> None:
+    from mlagentbench.adapters.harbor.export import export_task
+    from mlagentbench.formatting import print_progress
+    from mlagentbench.task import Task, parse_start
+
+    target = out or Path(Task.load(task).name)
+    setup = export_task(task, target, edition, print_progress, instance, parse_start(start), reward)
+    if as_json:
+        print_json({"folder": str(target), "task": setup.task.name, "data": setup.data.hash})
+        return
+    print(target)

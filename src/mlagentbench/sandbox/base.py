@@ -38,6 +38,8 @@ class SandboxSpec:
         limits: Limits on memory, processes, disk and files.
         read_only_paths: Paths relative to the workspace that cannot be changed; "." is all of it.
         mounts: Read-only mounts, each as (path on the host, path inside).
+        writable_mounts: Writable folders besides the workspace, each as (path on the host, path inside). They
+            count toward the disk limit. Only bubblewrap supports them.
         masked_paths: Paths inside that are covered by an empty folder.
         environment: Environment variables, added to those of the runtime.
         uid: User that the command runs as; required if the harness is root.
@@ -53,6 +55,7 @@ class SandboxSpec:
     limits: Limits = field(default_factory=Limits)
     read_only_paths: tuple[str, ...] = ()
     mounts: tuple[tuple[Path, str], ...] = ()
+    writable_mounts: tuple[tuple[Path, str], ...] = ()
     masked_paths: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     uid: int | None = None
@@ -60,6 +63,11 @@ class SandboxSpec:
     run_as_init: bool = False
     access_log: AccessLog | None = None
     is_workspace_idle: Callable[[], bool] = lambda: True
+
+    @property
+    def writable_folders(self) -> tuple[Path, ...]:
+        """The folders on the host that the command can change, the workspace first."""
+        return (self.workspace, *(source for source, _ in self.writable_mounts))
 
     def require_idle_workspace(self) -> None:
         """Raise if a process that resumed during setup may have replaced files that are mounted inside."""
@@ -190,7 +198,7 @@ def release_command(
         require_free_disk(spec.workspace)
         spec.require_idle_workspace()
         tree = ProcessTree(child.pid, cgroup, command_id)
-        monitor = LimitMonitor(spec.workspace, spec.limits, cgroup, tree)
+        monitor = LimitMonitor(spec.writable_folders, spec.limits, cgroup, tree)
         process = SandboxProcess(child, tree, monitor, spec.stop_token)
     except BaseException:
         handshake.abort(child)

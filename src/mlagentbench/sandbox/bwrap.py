@@ -108,8 +108,9 @@ class BubblewrapSandbox(Sandbox):
                 os.close(fd)
 
     def release_workspace(self, spec: SandboxSpec) -> None:
-        """Unmount the workspace, which may be removed afterwards."""
-        shared_launcher().unstage(spec.workspace)
+        """Unmount the folders that commands can change, which may be removed afterwards."""
+        for folder in spec.writable_folders:
+            shared_launcher().unstage(folder)
 
 
 def _setpriv_command(uid: int | None) -> list[str]:
@@ -136,6 +137,8 @@ def _bwrap_options(spec: SandboxSpec, etc_fds: dict[str, int], gpus: str) -> Ite
         yield from ("--ro-bind", shared_launcher().stage(source), inside)
     workspace = shared_launcher().stage(spec.workspace)
     yield from ("--bind", workspace, "/workspace")
+    for source, inside in spec.writable_mounts:
+        yield from ("--bind", shared_launcher().stage(source), inside)
     # Parent folders of read-only files become mounts too: only a mount cannot be renamed or removed.
     parents = {str(parent) for path in spec.read_only_paths for parent in Path(path).parents} - {"."}
     for parent in sorted(parents):

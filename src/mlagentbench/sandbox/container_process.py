@@ -162,7 +162,7 @@ def start_container_command(
         handshake.wait_until_ready(engine)
         spec.require_idle_workspace()
         tree = ContainerProcessTree(engine.pid, cgroup, init_pid)
-        monitor = LimitMonitor(spec.workspace, spec.limits, cgroup, tree)
+        monitor = LimitMonitor(spec.writable_folders, spec.limits, cgroup, tree)
         process = ContainerProcess(engine, tree, monitor, spec.stop_token)
     except BaseException:
         _abort_container(container)

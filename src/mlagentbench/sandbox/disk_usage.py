@@ -1,6 +1,7 @@
-"""Measures a folder that is in use: follows no links, and enters folders whose mode forbids it."""
+"""Measures folders that are in use: follows no links, and enters folders whose mode forbids it."""
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,9 +15,10 @@ class DiskUsage:
     A sparse file counts with its apparent size, because the next snapshot would have to read all of it.
     """
 
-    def __init__(self, folder: Path, max_bytes: int, max_files: int) -> None:
+    def __init__(self, folders: Sequence[Path], max_bytes: int, max_files: int) -> None:
         self.bytes_left, self._files_left, self.is_over_limit = max_bytes, max_files, False
-        self._add_folder(str(folder), None, 0)
+        for folder in folders:
+            self._add_folder(str(folder), None, 0)
 
     def _add_folder(self, name: str, parent: int | None, depth: int) -> None:
         with suppress(OSError):  # it may have been removed meanwhile

@@ -4,7 +4,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,8 +27,10 @@ _known_shared_bytes: dict["LimitMonitor", int] = {}
 class LimitMonitor:
     """Monitors the limits of one command."""
 
-    def __init__(self, workspace: Path, limits: Limits, cgroup: Cgroup, tree: ProcessTree) -> None:
-        self.workspace, self.limits, self.cgroup, self.tree = workspace, limits, cgroup, tree
+    def __init__(self, folders: Sequence[Path], limits: Limits, cgroup: Cgroup, tree: ProcessTree) -> None:
+        """Start to monitor. `folders`, on one disk, are those that the command can change."""
+        self.folders, self.limits, self.cgroup, self.tree = folders, limits, cgroup, tree
+        self.workspace = workspace = folders[0]
         self._peak_mb = 0.0
         self._peak_threads = 0
         self._over_process_limit_since: float | None = None
@@ -183,7 +185,7 @@ class LimitMonitor:
         deleted = self._sum_open_deleted_bytes(self._workspace_device)
         deleted += self._sum_mapped_deleted_bytes(self._workspace_device)
         max_bytes = int(self.limits.disk_gb * BYTES_PER_GB) - deleted
-        usage = DiskUsage(self.workspace, max_bytes, self.limits.files)
+        usage = DiskUsage(self.folders, max_bytes, self.limits.files)
         self._bytes_left = usage.bytes_left
         elapsed = time.monotonic() - started
         self._next_scan = time.monotonic() + max(0.25, 20 * elapsed)  # at most a twentieth of one core

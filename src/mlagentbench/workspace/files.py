@@ -9,12 +9,14 @@ import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import BinaryIO, Literal, NamedTuple
 
 from mlagentbench.errors import ActionError, Fault
 from mlagentbench.workspace.paths import PathPatterns, format_path, format_size, normalize_path
 from mlagentbench.workspace.tree import (
+    CHUNK_BYTES,
     CREATE_FLAGS,
     PERMISSION_BITS,
     TreeWalker,
@@ -110,6 +112,12 @@ class Workspace:
         """Write a file atomically; missing parent folders are created."""
         with _translate_os_errors(path), TreeWalker(self.root) as walker:
             self._write_file(walker, self._require_writable(path), [content])
+
+    def write_stream(self, path: str, file: BinaryIO, executable: bool = False) -> None:
+        """Write a file from an open one, atomically and without reading all of it into memory."""
+        chunks = iter(partial(file.read, CHUNK_BYTES), b"")
+        with _translate_os_errors(path), TreeWalker(self.root) as walker:
+            self._write_file(walker, self._require_writable(path), chunks, 0o755 if executable else 0o644)
 
     def append(self, path: str, content: bytes) -> None:
         """Append to a file, or create it."""

@@ -24,8 +24,8 @@ from inspect_ai.util import (
 from inspect_ai.util._subprocess import max_subprocesses_context_var
 from pydantic import ValidationError
 
-from mlagentbench.adapters.inspect.persistent_sandbox import PendingRequest, PersistentSandbox, SandboxEnded
 from mlagentbench.adapters.inspect.threads import run_in_thread
+from mlagentbench.adapters.persistent_sandbox import PendingRequest, PersistentSandbox, SandboxEnded
 from mlagentbench.errors import SandboxFault, UsageError
 from mlagentbench.formatting import print_progress
 from mlagentbench.records import Limits, Record
