@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import pytest
 from pydantic.fields import FieldInfo
@@ -35,6 +35,8 @@ TYPE_NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", A
 def describe_type(annotation: Any) -> str:
     """The JSON type of a field, with records by name."""
     origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return describe_type(arguments[0])
     if origin is Literal:
         return ", ".join(f"`{value}`" for value in arguments)
     if origin in (Union, UnionType):
