@@ -55,6 +55,7 @@ def test_settings_reach_the_model() -> None:
         False,
     )
     assert (gemini.sampling.temperature, gemini.sampling.top_k, gemini.max_tokens) == (1, 64, None)
+    assert parse("smolagents").tool_choice.mode == "required"
     router = parse("gemini-cli-router").reply_format
     assert router and router.json_schema and router.json_schema["type"] == "object"
     assert router.json_schema["properties"]["complexity_score"]["type"] == "integer"

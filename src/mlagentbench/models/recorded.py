@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mlagentbench.errors import ModelFault, UsageError
+from mlagentbench.errors import ModelFault, PromptRejected, UsageError
 from mlagentbench.models.base import Model
 from mlagentbench.records import ModelCall, Prompt, Reply
 from mlagentbench.system.journal import Journal
@@ -22,7 +22,11 @@ class Recorded(Model):
         """Return the recorded reply to this prompt; recorded calls with other prompts are skipped."""
         for line, _ in self._recorded_lines:
             call = ModelCall.model_validate_json(line)
-            if call.reply and call.prompt == prompt:
+            if call.prompt != prompt:
+                continue
+            if call.rejected:
+                raise PromptRejected(call.rejected)
+            if call.reply:
                 return call.reply.replace(dollars=0.0)
         raise ModelFault(f"The run {self.argument} has no recorded reply to this prompt.")
 

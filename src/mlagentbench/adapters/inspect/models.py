@@ -170,6 +170,10 @@ def _to_inspect_call(call: ToolCall) -> InspectCall:
         return InspectCall(call.id, call.name, {}, parse_error=str(error))
 
 
+def _readable_reasoning(block: ContentReasoning) -> str:
+    return (block.summary or "") if block.redacted else block.reasoning
+
+
 def output_to_reply(output: ModelOutput) -> Reply:
     """Convert a model's output to a reply with its cost."""
     message, usage = output.message, output.usage
@@ -179,7 +183,7 @@ def output_to_reply(output: ModelOutput) -> Reply:
     finishes: dict[str, Literal["length", "filter"]] = {"max_tokens": "length", "content_filter": "filter"}
     return Reply(
         text=message.text,
-        reasoning="\n\n".join(block.text for block in reasoning),
+        reasoning="\n\n".join(map(_readable_reasoning, reasoning)),
         provider_state=REASONING.dump_json(reasoning).decode() if reasoning else "",
         finish=finishes.get(output.stop_reason, "stop"),
         calls=tuple(
