@@ -15,7 +15,7 @@ LOCK := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-ha
 AUDIT := $(BIN)/pip-audit --strict --progress-spinner off --disable-pip $(SERVICE)
 LISTS := src/mlagentbench/runtimes
 WORKERS := $(shell nproc)
-BRIDGES := harbor
+BRIDGES := harbor verifiers
 BRIDGE_PYTHON := 3.12
 # Without bytecode, each of the thousands of processes of the tests would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -42,7 +42,7 @@ test-all: test-setup prepare  ## the tests and the long ones: whole batches, fre
 	@echo "make: running all tests"
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m ''
 
-test-bridges: .venv/installed-dev bubblewrap  ## the tests with Harbor, which needs Python 3.12 and an environment of its own
+test-bridges: .venv/installed-dev bubblewrap  ## the tests with Harbor and verifiers, each in an environment of its own; needs Python 3.12
 	@command -v tmux >/dev/null || { $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq tmux >/dev/null; }
 	@for bridge in $(BRIDGES); do $(MAKE) --no-print-directory .venv-$$bridge/installed || exit 1; \
 	  echo "make: running the tests with $$bridge"; \

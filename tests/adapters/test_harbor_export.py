@@ -107,7 +107,7 @@ def test_a_hard_start_has_the_solution_in_the_workspace(cli, toy, tmp_path):
     [
         (["vectorization"], "its grader runs submitted code in a sandbox without the answers"),
         (["{toy}", "--reward", "luck"], "No such reward: 'luck'. Available: success, progress."),
-        (["{toy}", "--reward", "progress"], "the level of its starter or expert is not known"),
+        (["{toy}", "--reward", "progress"], "the score of its expert is not known. Measure it"),
         (["{toy}", "-o", "{full}"], "exists already and is not an empty folder"),
         (["nothing"], "No such task: 'nothing'."),
     ],

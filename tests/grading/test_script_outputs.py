@@ -115,3 +115,12 @@ def test_tasks_that_state_the_rule_declare_it(name: str) -> None:
     for edition in task.config.editions:
         states_rule = "`submission.csv` must be the output of `train.py`" in task.describe(edition)
         assert states_rule == ("submission.csv" in task.config.script_outputs)
+
+
+def test_what_an_agent_of_another_framework_leaves_may_be_the_output_of_a_script(play, do, setup_with_rule):
+    def work_outside(env: Environment) -> None:
+        (env.context.workspace.root / "submission.csv").write_text(CONTENT)
+        do(env, "Outside Work", framework="other", record="7")
+
+    result = play(work_outside, setup=setup_with_rule)
+    assert result.score is not None and not result.violations

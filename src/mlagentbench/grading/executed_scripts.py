@@ -27,7 +27,8 @@ PLACEHOLDER_LINK = Entry("link", target="nowhere")  # stands for what cannot be 
 IMPORTABLE_SUFFIXES = (".py", ".pyc", ".so")
 ENTRY_SCRIPT = "train.py"  # where rule checks start; another script that ran is exported under this name
 REPL_ACTION = "Python REPL"
-COMMAND_ACTION = "Command"  # a turn of an external program, whose record names no script
+# A turn of an external program, and what another framework recorded: such a step names no script.
+EXTERNAL_ACTIONS = ("Command", "Outside Work")
 
 
 class ExecutedScript(NamedTuple):
@@ -79,7 +80,7 @@ def find_executed_scripts(store: Store, steps: Sequence[Step], submission: str) 
     executing = {
         step.number: step
         for step in steps
-        if step.execution or step.call.action in (REPL_ACTION, COMMAND_ACTION)
+        if step.execution or step.call.action in (REPL_ACTION, *EXTERNAL_ACTIONS)
     }
     by_content: dict[tuple[object, ...], ExecutedScript] = {}
     last_change = 0

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from mlagentbench.grading.executed_scripts import COMMAND_ACTION, REPL_ACTION
+from mlagentbench.grading.executed_scripts import EXTERNAL_ACTIONS, REPL_ACTION
 from mlagentbench.records import Step
 from mlagentbench.workspace.store import Store
 
@@ -46,4 +46,4 @@ def _may_run_script(step: Step) -> bool:
     """
     if step.call.action == REPL_ACTION:
         return False
-    return step.call.action == COMMAND_ACTION or step.execution is not None
+    return step.call.action in EXTERNAL_ACTIONS or step.execution is not None

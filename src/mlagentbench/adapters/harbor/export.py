@@ -12,7 +12,7 @@ from mlagentbench.errors import UsageError
 from mlagentbench.grading.executed_scripts import ENTRY_SCRIPT
 from mlagentbench.language.prompts import fill_prompt
 from mlagentbench.preparation.prepare import prepare_data
-from mlagentbench.records import AgentSpec, Start
+from mlagentbench.records import AgentSpec, Levels, Start
 from mlagentbench.runner.baselines import find_levels
 from mlagentbench.runner.setup import Setup
 from mlagentbench.runtimes.base import PYTHON_NAME, find_runtime, read_requirements
@@ -93,7 +93,7 @@ def export_task(
         raise UsageError(f"{target} exists already and is not an empty folder.")
     data = prepare_data(task, edition, progress, instance)
     levels = find_levels(task, edition, data)
-    _check_reward(reward, task.name, bool(levels.starter and levels.expert))
+    _check_reward(reward, task.name, start, levels)
     runtime, sandbox = find_runtime(task.config.runtime), create_sandbox("none")
     setup = Setup(task, edition, data, runtime, sandbox, levels, start=start)
     try:
@@ -106,19 +106,23 @@ def export_task(
     return setup
 
 
-def _check_reward(reward: str, task_name: str, has_progress: bool) -> None:
+def _check_reward(reward: str, task_name: str, start: Start, levels: Levels) -> None:
     if reward not in get_args(RewardName):
         raise UsageError(f"No such reward: {reward!r}. Available: {', '.join(get_args(RewardName))}.")
-    if reward == "progress" and not has_progress:
+    needed: tuple[Start, ...] = (start,) if reward == "success" else ("starter", "expert")
+    if missing := [name for name in needed if levels.solution(name) is None]:
         raise UsageError(
-            f"The progress of {task_name} is not defined: the level of its starter or expert is not known."
+            f"The {reward} of {task_name} is not defined for this data: the score of its {missing[0]} is not"
+            " known. Measure it with: mlagentbench baseline"
         )
 
 
 def _write_task(setup: Setup, target: Path) -> None:
     task, limits = setup.task, setup.task.config.limits
     target.mkdir(parents=True, exist_ok=True)
-    statement = build_problem_statement(task, setup.edition, limits, detect_hardware(), start=setup.start)
+    statement = build_problem_statement(
+        task, setup.edition, limits, detect_hardware(), start=setup.start, levels=setup.levels
+    )
     (target / "instruction.md").write_text(f"{statement}{fill_prompt('harbor')}\n", encoding="utf-8")
     memory_mb, storage_mb = int(limits.memory_gb * 1024), int(limits.disk_gb * 1024)
     sections: dict[str, dict[str, object]] = {
