@@ -221,6 +221,8 @@ class ModelCalls:
 
     def _wait_for_reply(self, model: Model, prompt: Prompt) -> Reply:
         """The model's reply, requested in a thread of its own so that a stop request need not wait for it."""
+        if model.replies_at_once:
+            return model.reply(prompt)
         future: Future[Reply] = Future()
         context = copy_context()  # adapters keep their state in context variables
         Thread(

@@ -23,12 +23,14 @@ class Model(ABC):
         price: Price per token; None if unknown, in which case `--dollars` is refused.
         supports_grammar: Whether replies follow `Prompt.grammar` (GBNF).
         supports_tools: Whether replies may call `Prompt.tools`.
+        replies_at_once: Whether `reply` never waits, so that a request to stop need not interrupt it.
         on_retry: Called with one line of text before each retry.
     """
 
     price: Price | None = Price(0.0, 0.0)
     supports_grammar = False
     supports_tools = True
+    replies_at_once = False
     on_retry: ProgressCallback = staticmethod(ignore_progress)
 
     def __init__(self, argument: str = "") -> None:

@@ -11,6 +11,8 @@ from mlagentbench.system.journal import Journal
 class Recorded(Model):
     """Searches the recorded calls of a run in order. Replayed replies cost nothing."""
 
+    replies_at_once = True
+
     def __init__(self, argument: str = "") -> None:
         super().__init__(argument)
         path = Path(argument, "model_calls.jsonl")

@@ -13,6 +13,7 @@ class Scripted(Model):
     """Returns fixed replies in order. In the file, a line of five equals signs separates them."""
 
     supports_tools = False
+    replies_at_once = True
 
     def __init__(self, argument: str = "") -> None:
         super().__init__(argument)

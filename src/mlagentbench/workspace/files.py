@@ -109,7 +109,7 @@ class Workspace:
                 return False
 
     def write(self, path: str, content: bytes) -> None:
-        """Write a file atomically; missing parent folders are created."""
+        """Write a new file, which replaces an old one once it is complete; missing folders are created."""
         with _translate_os_errors(path), TreeWalker(self.root) as walker:
             self._write_file(walker, self._require_writable(path), [content])
 
@@ -209,9 +209,10 @@ class Workspace:
     def unlock(self) -> None:
         """Give the owner access to the folders that every command needs, in case a script locked them."""
         self.root.mkdir(exist_ok=True)  # without a sandbox, a script can remove even the workspace
-        parents = {str(folder) for path in self.find_read_only_paths() for folder in Path(path).parents} - {
-            "."
-        }
+        parents: set[str] = set()
+        if self._read_only.may_match_in_subfolder:
+            paths = self.find_read_only_paths()
+            parents = {str(folder) for path in paths for folder in Path(path).parents} - {"."}
         with os_errors_as_faults("the workspace"), TreeWalker(self.root, required_mode=0o700) as walker:
             for folder in ["", *sorted(parents)]:
                 fd = walker.open_folder(folder)
@@ -242,6 +243,9 @@ class Workspace:
             for chunk in content:
                 write_all(fd, chunk)
             set_owner_and_mode(fd, self.owner, mode if old_mode is None else old_mode)
+            if old_mode is not None:
+                # ext4 writes a file to disk when it is renamed over another one, which takes milliseconds.
+                os.unlink(name, dir_fd=parent)
             os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
         except BaseException:
             with suppress(OSError):

@@ -67,6 +67,7 @@ class PathPatterns:
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self._patterns = [_split(pattern) for pattern in patterns]
+        self.may_match_in_subfolder = any(len(p) > 1 or p == ("**",) for p in self._patterns)
 
     def matches(self, path: str) -> bool:
         """Tell whether a normalized path, or a folder above it, matches a pattern."""

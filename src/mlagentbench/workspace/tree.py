@@ -49,13 +49,15 @@ class TreeWalker:
         self._last_path, self._fd = "", self._root_fd
 
     def _open_root(self) -> int:
-        if not self.root.is_dir():
-            raise Fault(f"folder {self.root} is missing")
-        mode = self.root.lstat().st_mode
-        if mode & self.required_mode != self.required_mode:
-            self.root.chmod(stat.S_IMODE(mode) | 0o700)
-            self.relaxed_modes[""] = stat.S_IMODE(mode)
-        return os.open(self.root, OPEN_FOLDER_FLAGS)
+        try:
+            if self.required_mode:
+                mode = stat.S_IMODE(self.root.lstat().st_mode)
+                if mode & self.required_mode != self.required_mode:
+                    self.root.chmod(mode | 0o700)
+                    self.relaxed_modes[""] = mode
+            return os.open(self.root, OPEN_FOLDER_FLAGS)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise Fault(f"folder {self.root} is missing") from error
 
     def open_folder(self, path: str, create: bool = False, owner: int | None = None) -> int:
         """Return a descriptor of the folder at `path`, which is valid until the next call."""

@@ -70,6 +70,13 @@ class Scheduler:
 
     def run(self) -> None:
         """Run all jobs, until they are finished or the batch is stopped."""
+        gc.freeze()  # what exists now stays: collecting what runs leave need not look at it
+        try:
+            self._run_jobs()
+        finally:
+            gc.unfreeze()
+
+    def _run_jobs(self) -> None:
         self._refresh_status()
         while self._running_count or (self._queue and not self.stop_reason):
             self._start_jobs()
