@@ -176,7 +176,7 @@ def _snapshot_version(run: Run) -> SnapshotVersion:
 
 def _submission_keys(run: Run, store: Store, setup: Setup) -> Iterator[str]:
     """What the score depends on, for the initial workspace and the workspace after each step."""
-    path, submission = setup.task.config.submission, ""
+    path, submission, inputs = setup.task.config.submission, "", setup.hashes
     changes = set(store.steps_changing(path)) if path != "." else set()
     for step in range(len(run.folder.steps()) + 1):
         if path == ".":
@@ -184,7 +184,7 @@ def _submission_keys(run: Run, store: Store, setup: Setup) -> Iterator[str]:
         elif step in changes or not step:
             entry = store.state(step).get(path)
             submission = "missing" if entry is None else entry.hash if entry.kind == "file" else entry.kind
-        yield f"{setup.hashes.grader}:{setup.hashes.data}:{submission}"
+        yield f"{inputs.grader}:{inputs.data}:{submission}"
 
 
 def _grade_all(setup: Setup, ungraded: dict[str, UngradedSubmission], faults: list[str]) -> None:

@@ -7,6 +7,7 @@ import csv
 import math
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -45,8 +46,13 @@ def read_answers(path: Path, id: str, columns: Sequence[str], text: bool = False
     Returns:
         The answer columns, indexed by id.
     """
-    table = pd.read_csv(path, dtype=str if text else {id: str}, keep_default_na=not text).set_index(id)
-    return table[list(columns)]
+    return _read_answers(path, id, text)[list(columns)]
+
+
+@cache
+def _read_answers(path: Path, id: str, text: bool) -> pd.DataFrame:
+    """The whole file. The fork server reads it once, and the forks find it in their memory."""
+    return pd.read_csv(path, dtype=str if text else {id: str}, keep_default_na=not text).set_index(id)
 
 
 def read_submission(path: Path, id: str, columns: Sequence[str], like: pd.DataFrame) -> pd.DataFrame:
@@ -67,10 +73,8 @@ def read_submission(path: Path, id: str, columns: Sequence[str], like: pd.DataFr
     Raises:
         InvalidSubmission: If the file is missing, too large or malformed, or its ids are not those of `like`.
     """
-    rows = _read_rows(path, id, columns, like, MAX_NUMBER_CELL_BYTES)
     numbers: dict[str, list[float]] = {}
-    for position, column in enumerate(columns):
-        cells = [row[position] for row in rows]
+    for column, cells in _read_columns(path, id, columns, like, MAX_NUMBER_CELL_BYTES).items():
         values = [_parse_number(cell) for cell in cells]
         if wrong := [
             cell for cell, value in zip(cells, values, strict=True) if not abs(value) < MAX_ABS_VALUE
@@ -101,27 +105,29 @@ def read_texts(
     Raises:
         InvalidSubmission: If the file is missing, too large or malformed, or its ids are not those of `like`.
     """
-    rows = _read_rows(path, id, columns, like, mean_cell_bytes)
-    cells = {column: [row[position] for row in rows] for position, column in enumerate(columns)}
+    cells = _read_columns(path, id, columns, like, mean_cell_bytes)
     return pd.DataFrame(cells, index=like.index, dtype=str)
 
 
-def _read_rows(
+def _read_columns(
     path: Path, id: str, columns: Sequence[str], like: pd.DataFrame, cell_bytes: int
-) -> list[list[str]]:
-    """Return the submitted cells without their ids, in the order of the answers; every id must occur once."""
+) -> dict[str, list[str]]:
+    """Return the submitted cells by column, in the order of the answers; every id must occur once."""
     table = _read_table(path, [id, *columns], len(like), cell_bytes)
-    rows = {row[0].strip(): [text.strip() for text in row[1:]] for row in table}
+    ids, *cells = ([text.strip() for text in column] for column in zip(*table, strict=True))
+    rows = {name: row for row, name in enumerate(ids)}
     expected = like.index.tolist()
     if len(rows) < len(table):
-        ids = Counter(row[0].strip() for row in table)
-        repeated = [name for name, count in ids.items() if count > 1]
+        repeated = [name for name, count in Counter(ids).items() if count > 1]
         raise InvalidSubmission(f"{path.name} repeats {len(repeated):,} {id}: {_format_examples(repeated)}")
     if unknown := sorted(rows.keys() - set(expected)):
         raise InvalidSubmission(f"{path.name} has {len(unknown):,} unknown {id}: {_format_examples(unknown)}")
     if missing := sorted(set(expected) - rows.keys()):
         raise InvalidSubmission(f"{path.name} lacks {len(missing):,} {id}: {_format_examples(missing)}")
-    return [rows[name] for name in expected]
+    if ids != expected:
+        order = [rows[name] for name in expected]
+        cells = [[column[row] for row in order] for column in cells]
+    return dict(zip(columns, cells, strict=True))
 
 
 def _read_table(path: Path, columns: list[str], row_count: int, cell_bytes: int) -> list[list[str]]:
