@@ -112,7 +112,7 @@ def test_every_step_of_every_run_is_graded_and_each_submission_once(
     play_runs: Callable[..., list[Run]], count_calls: Callable[[], dict[str, int]]
 ) -> None:
     one, other = play_runs(("", csv_rows(4), csv_rows(1)), (csv_rows(1), csv_rows(2), csv_rows(4)))
-    assert read_step_grades(one) == () and build_curve(one) == ()
+    assert read_step_grades(one) == () and build_curve(one, read_step_grades(one)) == ()
     assert grade_steps([one, other], lambda line: None) == []
     assert scores(one) == ["submission.csv is missing", *["ten rows are needed"] * 2, 4, 4, 1, 1]
     assert scores(other) == ["submission.csv is missing", 1, 1, 2, 2, 4, 4]
@@ -282,7 +282,7 @@ def test_the_curve_has_the_improvement_of_each_state_and_the_best_so_far(tmp_pat
         for step, score, why in found
     ]
     (run.folder.path / GRADES_FILE).write_text("\n".join(lines) + "\n")
-    points = build_curve(run)
+    points = build_curve(run, read_step_grades(run))
     assert [point.seconds for point in points] == [0, 1, 2, 3, 4]
     assert [point.improvement for point in points] == [
         None,

@@ -238,6 +238,9 @@ def test_only_changed_files_are_written_again(tmp_path: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
     report(runs, out=out)
     assert before == {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
+    (out / "index.html").unlink()
+    report(runs, out=out)
+    assert {path for path in out.rglob("*") if path.is_file()} == set(before)
     shutil.rmtree(runs / "deleted")
     make_run(runs / "new", 0.2, agent="new")
     report(runs, out=out)

@@ -70,10 +70,11 @@ def _read_grades(run: Run) -> Iterator[StepGrade]:
             raise Fault(f"{path}: line {number} is damaged. Remove the file and grade again.") from error
 
 
-def build_curve(run: Run) -> tuple[CurvePoint, ...]:
-    """The anytime curve of a run; empty if its steps were never graded or no baseline is known."""
-    grades = read_step_grades(run) if run.spec.baseline else ()
-    clocks = {step.number: step.clock for step in run.folder.steps()} if grades else {}
+def build_curve(run: Run, grades: Sequence[StepGrade]) -> tuple[CurvePoint, ...]:
+    """The anytime curve of a run from its step grades; empty if it has none or no baseline is known."""
+    if not run.spec.baseline:
+        return ()
+    clocks = {step.number: step.clock for step in run.steps} if grades else {}
     points: list[CurvePoint] = []
     best: float | None = None
     best_progress: float | None = None

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from mlagentbench.analysis.anytime import CurvePoint, build_curve
+from mlagentbench.analysis.anytime import CurvePoint, build_curve, read_step_grades
 from mlagentbench.analysis.runs import Run
 from mlagentbench.records import RunSpec
 
@@ -35,7 +35,7 @@ def measure_pace(run: Run) -> Pace | None:
 
     A state without a valid submission has no progress. After its end, a run keeps its last progress.
     """
-    points = build_curve(run) if knows_progress(run.spec) else ()
+    points = build_curve(run, read_step_grades(run)) if knows_progress(run.spec) else ()
     if not points:
         return None
     spec = run.spec

@@ -117,7 +117,7 @@ def _build_setting(label: str, runs: list[Run]) -> Setting:
     return Setting(
         task=runs[0].task,
         label=label,
-        category=_task_category(spec.task),
+        category=task_category(spec.task),
         edition=spec.edition,
         metric=spec.metric,
         better=spec.better,
@@ -138,7 +138,7 @@ def _build_setting(label: str, runs: list[Run]) -> Setting:
 
 
 @cache
-def _task_category(name: str) -> str:
+def task_category(name: str) -> str:
     """The category of a task; "other" if the task is not installed here."""
     try:
         return Task.load(name).config.category

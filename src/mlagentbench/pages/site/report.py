@@ -1,14 +1,18 @@
 """Writing a report: pages, tables and figures. Files are replaced atomically, and only if they changed."""
 
+import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mlagentbench.analysis.runs import Run
+from mlagentbench.analysis.settings import task_category
 from mlagentbench.errors import UsageError
 from mlagentbench.pages.layout.render import render_page
 from mlagentbench.pages.site.content import ReportContent, build_content
 from mlagentbench.pages.site.files import write_if_changed
+from mlagentbench.pages.site.overview import build_overview
+from mlagentbench.pages.site.run_digest import RunDigest
 from mlagentbench.pages.site.run_pages import (
     MANIFEST_NAME,
     ReportManifest,
@@ -40,18 +44,15 @@ def write_report(runs: Sequence[Run], out: Path, progress: ProgressCallback) -> 
     _prepare_output_dir(out)
     progress = _throttle(progress)
     digests = write_run_pages(runs, out, progress)
-    progress("tables and figures")
-    content = build_content(runs, page_names(runs), digests)
-    files = _render_files(content)
-    old_files = read_manifest(out).files
-    for name, data in files.items():
-        write_if_changed(out / name, data)
-    for name in set(old_files) - set(files):
-        (out / name).unlink(missing_ok=True)
     pages = dict(zip(page_names(runs), digests, strict=True))
-    manifest = ReportManifest(pages=pages, files=tuple(sorted(files)))
-    write_if_changed(out / MANIFEST_NAME, manifest.model_dump_json().encode())
-    overview = content.overview
+    old, inputs = read_manifest(out), _fingerprint_inputs(runs, pages)
+    files = old.files
+    if old.inputs != inputs or not all((out / name).is_file() for name in files):
+        progress("tables and figures")
+        files = _write_files(build_content(runs, list(pages), digests), out, old.files)
+        manifest = ReportManifest(pages=pages, files=files, inputs=inputs)
+        write_if_changed(out / MANIFEST_NAME, manifest.model_dump_json().encode())
+    overview = build_overview(runs)
     return WrittenReport(
         index=str((out / "index.html").resolve()),
         run_counts=overview.run_counts,
@@ -59,9 +60,28 @@ def write_report(runs: Sequence[Run], out: Path, progress: ProgressCallback) -> 
         faults=overview.faults,
         unfinished=overview.unfinished,
         unsandboxed=overview.unsandboxed,
-        tables=tuple(sorted(name for name in files if name.startswith("tables/"))),
-        figures=tuple(sorted(name for name in files if name.startswith("figures/"))),
+        tables=tuple(name for name in files if name.startswith("tables/")),
+        figures=tuple(name for name in files if name.startswith("figures/")),
     )
+
+
+def _fingerprint_inputs(runs: Sequence[Run], pages: Mapping[str, RunDigest]) -> str:
+    """A hash that changes whenever a table or figure might: the runs, and what is not in their files."""
+    parts = [
+        (page, digest.fingerprint, run.agent_label, task_category(run.spec.task))
+        for run, (page, digest) in zip(runs, pages.items(), strict=True)
+    ]
+    return hashlib.blake2b(repr(parts).encode(), digest_size=12).hexdigest()
+
+
+def _write_files(content: ReportContent, out: Path, old_files: Sequence[str]) -> tuple[str, ...]:
+    """Write everything but the pages of the runs, and delete what an earlier report had besides."""
+    files = _render_files(content)
+    for name, data in files.items():
+        write_if_changed(out / name, data)
+    for name in set(old_files) - set(files):
+        (out / name).unlink(missing_ok=True)
+    return tuple(sorted(files))
 
 
 def _prepare_output_dir(out: Path) -> None:

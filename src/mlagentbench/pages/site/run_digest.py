@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 import mlagentbench
-from mlagentbench.analysis.anytime import build_curve, read_step_grades
+from mlagentbench.analysis.anytime import StepGrade, build_curve, read_step_grades
 from mlagentbench.analysis.runs import Run
 from mlagentbench.errors import Fault
 from mlagentbench.grading.verdict import judge_score
@@ -65,7 +65,8 @@ def digest_run(path: Path, page: Path) -> RunDigest:
     run, fingerprint = Run(folder, folder.result), fingerprint_run(path)
     findings = collect_findings(run)
     try:
-        grades, graded_steps = read_step_grades(run), _graded_steps(run)
+        grades = read_step_grades(run)
+        graded_steps = _graded_steps(run, grades)
     except Fault:
         grades, graded_steps = (), ()
     try:
@@ -77,7 +78,7 @@ def digest_run(path: Path, page: Path) -> RunDigest:
     return RunDigest(fingerprint=fingerprint, finding_kinds=kinds, graded_steps=graded_steps)
 
 
-def _graded_steps(run: Run) -> tuple[GradedStep, ...]:
+def _graded_steps(run: Run, grades: Sequence[StepGrade]) -> tuple[GradedStep, ...]:
     spec = run.spec
 
     def is_success(score: float | None) -> bool:
@@ -92,7 +93,7 @@ def _graded_steps(run: Run) -> tuple[GradedStep, ...]:
             success=is_success(point.score),
             progress=point.progress,
         )
-        for point in build_curve(run)
+        for point in build_curve(run, grades)
     )
 
 

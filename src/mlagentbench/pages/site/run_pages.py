@@ -22,10 +22,14 @@ MAX_FILE_NAME_CHARS = 120
 
 
 class ReportManifest(Record):
-    """made.json: the files of a report and the digest of every run; it also marks a folder as a report."""
+    """made.json: the files of a report and the digest of every run; it also marks a folder as a report.
+
+    `inputs` identifies everything that the tables and figures were computed from.
+    """
 
     pages: dict[str, RunDigest] = Field(default_factory=dict)
     files: tuple[str, ...] = ()
+    inputs: str = ""
 
 
 def page_names(runs: Sequence[Run]) -> list[str]:
