@@ -30,7 +30,8 @@ def execute_script(context: ActionContext, script_name: str, arguments: str = ""
     command = ["python", "-u", f"./{path}", *_split_arguments(arguments)]
     with CommandOutput(context.step_output_path) as output:
         context.output = output
-        execution = context.sandbox.run(command, context.sandbox_spec(), context.step_time_limit_s, output)
+        spec, time_limit_s = context.sandbox_spec(), context.step_time_limit_s
+        execution = context.sandbox.run(command, spec, time_limit_s, output, context.grant_model())
     context.execution = execution.replace(output_file=context.step_output_path.name)
     return f"{format_outcome(execution, context.limits, context.step_time_limit_s)}\n{output.text}".rstrip()
 

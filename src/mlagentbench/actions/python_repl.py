@@ -30,17 +30,24 @@ def python_repl(context: ActionContext, command: str) -> str:
     return f"{outcome} The interpreter ended; the next command starts a new one.\n{output.text}".rstrip()
 
 
-def rerun_command(context: ActionContext, command: str, timeout_s: float) -> None:
-    """Run a command of a resumed run again, for the variables that it leaves."""
-    with CommandOutput() as output:
-        _run_command(context, command, timeout_s, output)
+def rerun_command(context: ActionContext, command: str, timeout_s: float, step: int) -> None:
+    """Run the command of a recorded step again, for the variables that it leaves.
+
+    Its model calls get the recorded replies.
+    """
+    context.rerun_step = step
+    try:
+        with CommandOutput() as output:
+            _run_command(context, command, timeout_s, output)
+    finally:
+        context.rerun_step = None
 
 
 def _run_command(
     context: ActionContext, command: str, timeout_s: float, output: CommandOutput
 ) -> Execution | None:
     """Run a command; the execution is None unless the interpreter ended."""
-    context.repl = context.repl or Repl(context.sandbox, context.sandbox_spec())
+    context.repl = context.repl or Repl(context.sandbox, context.sandbox_spec(), context.grant_model())
     execution = context.repl.run(command, timeout_s, output)
     if execution is not None:
         context.repl = None

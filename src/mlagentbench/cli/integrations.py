@@ -82,7 +82,11 @@ def mcp(
     start: StartName = "starter",
     gpu: Gpu = "",
     model: Annotated[
-        str, typer.Option("--model", help="Model for actions that need one; without it they are not offered.")
+        str,
+        typer.Option(
+            "--model",
+            help="Model for actions that need one, and for scripts if the task grants it.",
+        ),
     ] = "",
     as_json: AsJson = False,
 ) -> None:

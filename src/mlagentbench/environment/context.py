@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlagentbench.endpoint.granted_model import GrantedModel
 from mlagentbench.environment.model_calls import CallContext, ModelCalls
 from mlagentbench.errors import ActionError, PromptTooLong, UsageError
-from mlagentbench.records import Execution, Limits, Message, Prompt, Role, Step
+from mlagentbench.records import Execution, Limits, Message, Prompt, Reply, Role, Step
 from mlagentbench.runtimes.base import Runtime
 from mlagentbench.sandbox.access_log.recording import AccessLog
 from mlagentbench.sandbox.base import Sandbox, SandboxSpec
@@ -49,6 +50,9 @@ class ActionContext:
     step_time_limit_s: float = 0.0
     output: CommandOutput | None = None
     execution: Execution | None = None
+    # Whether the task lets commands in the sandbox call the run's model.
+    grants_model: bool = False
+    rerun_step: int | None = None  # the recorded step whose command runs again in a resumed run
 
     def __post_init__(self) -> None:
         self.store.mapped_inodes = self.mapped_inodes
@@ -88,6 +92,17 @@ class ActionContext:
             access_log=self.access_log,
             is_workspace_idle=lambda: not self.repl or self.repl.stayed_paused,
         )
+
+    def grant_model(self) -> GrantedModel | None:
+        """Open an endpoint to the run's model for one command, if the task grants it and there is a model."""
+        if not self.grants_model or not self.model_calls.models:
+            return None
+        return GrantedModel(self.sandbox, self._answer_command)
+
+    def _answer_command(self, prompt: Prompt) -> Reply:
+        if self.rerun_step is not None:
+            return self.model_calls.find_skipped_reply(prompt, self.rerun_step)
+        return self.model_calls.ask(prompt, self.call_context)
 
     def research_log_text(self) -> str:
         """The notes of the research log; the latest ones if they are too long.

@@ -85,7 +85,14 @@ class Environment:
         """What the agent reads first: the task's description, and the resources and limits of this run."""
         spec = self.spec
         return build_problem_statement(
-            self.task, spec.edition, spec.limits, spec.hardware, spec.gpu, spec.start, spec.known_levels
+            self.task,
+            spec.edition,
+            spec.limits,
+            spec.hardware,
+            spec.gpu,
+            spec.start,
+            spec.known_levels,
+            bool(self.model_calls.models),
         )
 
     @property
@@ -384,7 +391,8 @@ class Environment:
                 repl_steps = [] if step.execution else [*repl_steps, step]
         for step in [] if self._submitted else repl_steps:
             store.restore(step.number - 1, workspace.root, workspace.owner)
-            rerun_command(self.context, str(step.call.args["command"]), self.spec.limits.script_minutes * 60)
+            time_limit_s = self.spec.limits.script_minutes * 60
+            rerun_command(self.context, str(step.call.args["command"]), time_limit_s, step.number)
         store.restore(len(self.steps), workspace.root, workspace.owner)
         if self.context.access_log:
             self.context.access_log.discard_pending()

@@ -66,6 +66,7 @@ class ModelCalls:
         self._journal, self._recorded = journal, iter(recorded)
         self._next: ModelCall | None = next(self._recorded, None)
         self._count = 0
+        self._skipped: dict[int, list[ModelCall]] = {}  # calls inside replayed steps, by step
         self._lock = RLock()
 
     def ask(self, prompt: Prompt, context: CallContext, role: Role = "main") -> Reply:
@@ -102,8 +103,29 @@ class ModelCalls:
         """Skip the calls that the action of a replayed step made: the action does not run again."""
         while self._next and self._next.inside and self._next.step == step:
             call = self._pop_recorded_call()
+            self._skipped.setdefault(step, []).append(call)
             if call.reply:
                 self._model_for_role(call.role).skip_replayed(call.reply)
+
+    def find_skipped_reply(self, prompt: Prompt, step: int) -> Reply:
+        """Return the recorded reply to a call of a replayed step whose command runs again.
+
+        No model is asked and nothing is counted. The limit of tokens is not compared: it depends on what was
+        left of the budget.
+
+        Raises:
+            PromptTooLong: The model did not accept the prompt.
+            PromptRejected: The model did not accept the prompt, or the step has no such call.
+        """
+        messages = tuple(_escape_invalid_utf8(message) for message in prompt.messages)
+        wanted, calls = prompt.replace(messages=messages, max_tokens=None), self._skipped.get(step, [])
+        for call in calls:
+            if call.prompt.replace(max_tokens=None) == wanted:
+                calls.remove(call)
+                if call.reply is None:
+                    raise _failed_call_error(call)
+                return call.reply
+        raise PromptRejected("This command runs again in a resumed run, and its record has no such call.")
 
     def restore_usage(self, tokens: int, dollars: float) -> None:
         """Set the usage to what the record says it was after a replayed step."""

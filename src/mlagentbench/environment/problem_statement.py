@@ -21,6 +21,7 @@ def build_problem_statement(
     gpu: str = "",
     start: Start = "starter",
     levels: Levels | None = None,
+    has_model: bool = False,
 ) -> str:
     """Build the text that describes the problem to an agent, the same in every interface.
 
@@ -32,6 +33,7 @@ def build_problem_statement(
         gpu: The GPUs that the run may use, as in `RunSpec.gpu`.
         start: The solution that the agent starts from.
         levels: The levels for the data of the run, by default those of the edition.
+        has_model: Whether the run has a model, which the task may grant to scripts.
     """
     resources = fill_prompt(
         "resources",
@@ -48,6 +50,8 @@ def build_problem_statement(
         else format_quantity(limits.hours * 60, "minute"),
         budget=_describe_budget(limits),
     )
+    if task.config.grants.model:
+        resources += "\n" + fill_prompt("granted_model" if has_model else "granted_model_absent")
     goal = _describe_goal(task, start, task.edition(edition).levels if levels is None else levels)
     return "\n\n".join([task.describe(edition).strip(), goal, resources]) + "\n"
 

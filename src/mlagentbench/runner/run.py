@@ -125,6 +125,7 @@ def open_environment(
         ask_person=ask_person,
         stop_token=stop_token,
         access_log=AccessLog(folder.path) if folder.spec.record_access else None,
+        grants_model=setup.task.config.grants.model,
     )
     return Environment(setup.task, folder.spec, context, folder.trace, steps)
 

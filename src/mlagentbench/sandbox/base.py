@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, ClassVar, Literal
+from typing import IO, ClassVar, Literal, Protocol
 
 from mlagentbench.errors import SandboxFault
 from mlagentbench.records import Execution, Limit, Limits
@@ -75,6 +75,26 @@ class SandboxSpec:
             raise SandboxFault("A process was active in the workspace while a command was being set up.")
 
 
+class CommandService(Protocol):
+    """Something outside the sandbox that one command may call, such as a model."""
+
+    @property
+    def request_fd(self) -> int:
+        """A descriptor that is readable while a request waits."""
+
+    def wrap_command(self, argv: Sequence[str]) -> list[str]:
+        """The command with what it needs to reach the service."""
+
+    def extend_spec(self, spec: SandboxSpec) -> SandboxSpec:
+        """The spec with the mounts and variables of the service."""
+
+    def serve_request(self) -> None:
+        """Answer the request that has waited longest."""
+
+    def close(self) -> None:
+        """Refuse waiting requests and release resources."""
+
+
 class SandboxProcess:
     """A command running in a sandbox, with all its descendants."""
 
@@ -88,6 +108,7 @@ class SandboxProcess:
         self.child, self.tree, self.monitor, self.stop_token = child, tree, monitor, stop_token
         self.started_at = time.monotonic()
         self.limit: Limit | None = None
+        self.service: CommandService | None = None  # served by pump_output, while the command is paused
         self._closed = False
         assert child.stdout is not None
         self.stdout: IO[bytes] = child.stdout
@@ -112,8 +133,10 @@ class SandboxProcess:
         """
         deadline = time.monotonic() + timeout_s
         poll = select.poll()
-        for fd in (self.stdout.fileno(), self.tree.pidfd, *([] if message_fd is None else [message_fd])):
-            poll.register(fd, select.POLLIN)
+        service_fd = self.service.request_fd if self.service else None
+        for fd in (self.stdout.fileno(), self.tree.pidfd, message_fd, service_fd):
+            if fd is not None:
+                poll.register(fd, select.POLLIN)
         while True:
             ready = dict(poll.poll(LIMIT_POLL_INTERVAL_S * 1000))
             if self.tree.pidfd in ready:
@@ -123,6 +146,11 @@ class SandboxProcess:
             elif self.stdout.fileno() in ready:  # it closed its output, but may still be running
                 poll.unregister(self.stdout)
             self.stop_token.raise_if_requested()
+            if self.service and service_fd in ready:
+                # Paused, because limits are not checked meanwhile.
+                self.tree.pause()
+                self.service.serve_request()
+                self.tree.resume()
             has_message = message_fd in ready
             self.limit = self._exceeded_limit(deadline, has_message)
             if self.limit:
@@ -184,6 +212,8 @@ class SandboxProcess:
                     stream.close()
             self.tree.close()
             self.monitor.close()
+            if self.service:
+                self.service.close()
 
 
 def release_command(
@@ -240,8 +270,31 @@ class Sandbox(ABC):
             SandboxFault: The sandbox cannot be started. This is never the agent's failure.
         """
 
+    def start_with_service(
+        self,
+        argv: Sequence[str],
+        spec: SandboxSpec,
+        service: CommandService | None,
+        stdin: int = subprocess.DEVNULL,
+    ) -> SandboxProcess:
+        """Start a command that may call a service, which is closed with the command."""
+        if service is None:
+            return self.start(argv, spec, stdin)
+        try:
+            process = self.start(service.wrap_command(argv), service.extend_spec(spec), stdin)
+        except BaseException:
+            service.close()
+            raise
+        process.service = service
+        return process
+
     def run(
-        self, argv: Sequence[str], spec: SandboxSpec, timeout_s: float, output: CommandOutput
+        self,
+        argv: Sequence[str],
+        spec: SandboxSpec,
+        timeout_s: float,
+        output: CommandOutput,
+        service: CommandService | None = None,
     ) -> Execution:
         """Run a command until it exits or exceeds a limit.
 
@@ -250,6 +303,7 @@ class Sandbox(ABC):
             spec: What the command may see and use.
             timeout_s: Time limit.
             output: Receives what the command prints.
+            service: Something outside that the command may call; it is closed at the end.
 
         Returns:
             Exit code, duration, peak memory and exceeded limit.
@@ -258,7 +312,7 @@ class Sandbox(ABC):
             SandboxFault: The sandbox cannot be started, or a process cannot be killed.
             Stopped: A stop was requested.
         """
-        process = self.start(argv, spec)
+        process = self.start_with_service(argv, spec, service)
         try:
             process.pump_output(output, timeout_s)
             execution = process.finish(output)

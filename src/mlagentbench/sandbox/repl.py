@@ -11,7 +11,7 @@ from socket import socket
 from time import monotonic
 
 from mlagentbench.records import Execution
-from mlagentbench.sandbox.base import Sandbox, SandboxProcess, SandboxSpec
+from mlagentbench.sandbox.base import CommandService, Sandbox, SandboxProcess, SandboxSpec
 from mlagentbench.sandbox.output import CommandOutput
 from mlagentbench.sandbox.programs import repl
 
@@ -22,12 +22,12 @@ HANDOVER_TIMEOUT_S = 10
 class Repl:
     """One interpreter. After it has exited, the caller creates a new one for the next command."""
 
-    def __init__(self, sandbox: Sandbox, spec: SandboxSpec) -> None:
+    def __init__(self, sandbox: Sandbox, spec: SandboxSpec, service: CommandService | None = None) -> None:
         program = Path(repl.__file__)
         inside = str(program) if sandbox.name == "none" else "/opt/repl.py"
         spec = replace(spec, mounts=(*spec.mounts, (program, inside)))
         argv = ["python", "-u", "-P", inside]
-        self._process: SandboxProcess = sandbox.start(argv, spec, stdin=subprocess.PIPE)
+        self._process: SandboxProcess = sandbox.start_with_service(argv, spec, service, stdin=subprocess.PIPE)
 
     def run(self, code: str, timeout_s: float, output: CommandOutput) -> Execution | None:
         """Run code. Returns None if the interpreter is ready for more, or how it exited if it did."""

@@ -136,7 +136,14 @@ def _problem_statement(spec: RunSpec) -> str:
     with suppress(UsageError):
         task = Task.load(spec.task)
         return build_problem_statement(
-            task, spec.edition, spec.limits, spec.hardware, spec.gpu, spec.start, spec.known_levels
+            task,
+            spec.edition,
+            spec.limits,
+            spec.hardware,
+            spec.gpu,
+            spec.start,
+            spec.known_levels,
+            bool(spec.model),
         )
     return f"(the task {spec.task} was not available on the machine that wrote this log)"
 

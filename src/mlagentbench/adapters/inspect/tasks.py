@@ -55,7 +55,7 @@ def create_task(
     run_limits = config.limits.replace(**limits)
     levels = find_levels_before_preparation(benchmark_task, edition, instance)
     statement = build_problem_statement(
-        benchmark_task, edition, run_limits, detect_hardware(), gpu, start, levels
+        benchmark_task, edition, run_limits, detect_hardware(), gpu, start, levels, has_model=True
     )
     instructions = fill_prompt("tools", task=statement.strip(), steps=str(run_limits.steps))
     settings = SampleSettings(

@@ -59,7 +59,9 @@ def describe_new_run(
     """
     merged = merge_limits(task, limits)
     levels = find_levels_before_preparation(task, edition, instance)
-    statement = build_problem_statement(task, edition, merged, detect_hardware(), gpu, start, levels)
+    statement = build_problem_statement(
+        task, edition, merged, detect_hardware(), gpu, start, levels, has_model
+    )
     return ServedRun(task.name, statement, merged, _offered_actions(has_model, merged), open_run)
 
 
@@ -74,7 +76,14 @@ def describe_resumed_run(
     spec = RunFolder(path).spec
     task = Task.load(spec.task)
     statement = build_problem_statement(
-        task, spec.edition, spec.limits, spec.hardware, spec.gpu, spec.start, spec.known_levels
+        task,
+        spec.edition,
+        spec.limits,
+        spec.hardware,
+        spec.gpu,
+        spec.start,
+        spec.known_levels,
+        bool(spec.model),
     )
     return ServedRun(
         task_name=task.name,

@@ -7,38 +7,34 @@ It imports few modules, all from the standard library, to start fast.
 
 import contextlib
 import os
+import select
 import socket
 import subprocess
 import sys
 import threading
 
 
-def forward(source: socket.socket, target: socket.socket) -> None:
-    """Copy data from one socket to the other until it ends."""
-    try:
-        with contextlib.suppress(OSError):
-            while data := source.recv(1 << 16):
-                target.sendall(data)
-    finally:
-        with contextlib.suppress(OSError):
-            target.shutdown(socket.SHUT_WR)
-
-
 def bridge_connection(client: socket.socket, path: str) -> None:
-    """Forward one connection of the program in both directions."""
-    with client, socket.socket(socket.AF_UNIX) as server:
+    """Forward one connection of the program in both directions, until both have ended."""
+    with client, socket.socket(socket.AF_UNIX) as server, contextlib.suppress(OSError):
         server.connect(path)
-        responses = threading.Thread(target=forward, args=(server, client), daemon=True)
-        responses.start()
-        forward(client, server)
-        responses.join()
+        targets = {client: server, server: client}
+        while targets:
+            for source in select.select(list(targets), [], [])[0]:
+                if data := source.recv(1 << 16):
+                    targets[source].sendall(data)
+                else:
+                    targets.pop(source).shutdown(socket.SHUT_WR)
 
 
 def accept_connections(listener: socket.socket, path: str) -> None:
-    """Serve every connection in its own thread."""
+    """Serve every connection in its own thread; drop it if the program has used up its threads."""
     while True:
         client, _ = listener.accept()
-        threading.Thread(target=bridge_connection, args=(client, path), daemon=True).start()
+        try:
+            threading.Thread(target=bridge_connection, args=(client, path), daemon=True).start()
+        except RuntimeError:
+            client.close()
 
 
 def main(path: str, port: str, *command: str) -> int:
@@ -46,7 +42,7 @@ def main(path: str, port: str, *command: str) -> int:
     listener = socket.create_server(("127.0.0.1", int(port)), backlog=64)
     threading.Thread(target=accept_connections, args=(listener, path), daemon=True).start()
     try:
-        code = subprocess.call(command, stdin=subprocess.DEVNULL)
+        code = subprocess.call(command)
     except OSError as error:
         print(f"{command[0]} cannot be started: {error.strerror}", flush=True)
         return 127
