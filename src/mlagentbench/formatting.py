@@ -1,5 +1,6 @@
 """How numbers, durations, commands and verdicts are written, in the terminal and in reports."""
 
+import json
 import math
 import re
 import shutil
@@ -7,9 +8,14 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from mlagentbench.levels import MIN_GAP_CLOSED, MIN_IMPROVEMENT, SIGNIFICANCE_LEVEL
-from mlagentbench.records import Call, DataKind, Result, Start
+from mlagentbench.records import Call, DataKind, Result, Start, ToolCall
+
+# How programs name the argument of their tools that is a shell command, or a file.
+SHELL_ARGUMENTS = ("command", "cmd")
+PATH_SUFFIXES = ("path", "file")
 
 # Sequences that move the cursor, change colours, ring the bell or reverse the writing direction. Agents and
 # their scripts may print them; a terminal must not interpret them.
@@ -43,9 +49,56 @@ def to_single_line(text: str, max_chars: int = 300) -> str:
 
 
 def summarize_call(call: Call, width: int = 60) -> str:
-    """An action and its first argument, in a few words."""
+    """An action and its first argument, in a few words; the tool calls of an external program."""
+    if tool_calls := call.tool_calls:
+        text = "; ".join(map(summarize_tool_call, tool_calls))
+        return strip_control_chars(text).strip()[:width]
     first = str(next(iter(call.args.values()), "")).strip().partition("\n")[0]
     return strip_control_chars(f"{call.action} {first}").strip()[:width]
+
+
+def parse_tool_arguments(call: ToolCall) -> dict[str, Any]:
+    """The arguments of a tool call; what is not a JSON object is one argument without a name."""
+    try:
+        arguments = json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        arguments = call.arguments
+    return arguments if isinstance(arguments, dict) else {"": arguments}
+
+
+def name_arguments(call: Call) -> list[tuple[str, Any]]:
+    """The arguments of an action with their names; of an external program, those of its tool calls."""
+    if not (tool_calls := call.tool_calls):
+        return list(call.args.items())
+    return [
+        (f"{tool_call.name}: {name}" if name else tool_call.name, value)
+        for tool_call in tool_calls
+        for name, value in parse_tool_arguments(tool_call).items()
+    ]
+
+
+def action_title(call: Call) -> str:
+    """The name of an action, or the names of the tools that an external program called."""
+    return ", ".join(tool_call.name for tool_call in call.tool_calls) or call.action
+
+
+def find_shell_command(call: ToolCall) -> str:
+    """The shell command that a tool call runs; empty if it runs none."""
+    for name in SHELL_ARGUMENTS:
+        command = parse_tool_arguments(call).get(name)
+        if isinstance(command, list):
+            return " ".join(map(str, command))
+        if isinstance(command, str):
+            return command
+    return ""
+
+
+def summarize_tool_call(call: ToolCall) -> str:
+    """A tool and what it works on, in one line: a command, a path, or its first argument."""
+    arguments = parse_tool_arguments(call)
+    paths = (str(value) for name, value in arguments.items() if name.endswith(PATH_SUFFIXES))
+    subject = find_shell_command(call) or next(paths, "") or str(next(iter(arguments.values()), ""))
+    return f"{call.name} {subject.strip().partition(chr(10))[0]}".strip()
 
 
 def format_command(what: str, folder: str) -> str:

@@ -2,10 +2,12 @@
 
 from typing import Any, Literal, Self
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 BYTES_PER_GB = 2**30  # in Limits, a GB is a GiB
 RUN_FORMAT = 1  # of run folders; this program reads every earlier format too
+
+EXTERNAL_COMMAND = "Command"  # the action of a step by an external program
 
 Ending = Literal["submitted", "steps", "time", "tokens", "money", "stopped", "crashed", "fault"]
 # Why a command was killed: it exceeded a limit, or the caller cancelled it.
@@ -32,6 +34,14 @@ class Record(BaseModel):
         return self.model_copy(update=changes)
 
 
+class ToolCall(Record):
+    """One tool call of a model. `arguments` should be JSON, but models make mistakes."""
+
+    id: str
+    name: str
+    arguments: str
+
+
 class Call(Record):
     """One action that the agent wants to run, optionally with its reason."""
 
@@ -39,13 +49,15 @@ class Call(Record):
     args: dict[str, Any] = {}
     thought: str = ""
 
-
-class ToolCall(Record):
-    """One tool call of a model. `arguments` should be JSON, but models make mistakes."""
-
-    id: str
-    name: str
-    arguments: str
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The tools that an external program was told to call in this step; empty for other actions."""
+        if self.action != EXTERNAL_COMMAND:
+            return ()
+        try:
+            return tuple(ToolCall.model_validate(call) for call in self.args.get("calls", ()))
+        except (TypeError, ValidationError):  # a record that was written by hand
+            return ()
 
 
 class Message(Record):
@@ -257,6 +269,14 @@ class ImportSource(Record):
     notes: tuple[str, ...] = ()
 
 
+class ProgramInfo(Record):
+    """An external program: its name, its version if it is a known one, and a hash of what was installed."""
+
+    name: str
+    version: str = ""
+    hash: str
+
+
 class RunSpec(AgentSpec):
     """run.json: what was asked for, and on what machine, data and code."""
 
@@ -283,6 +303,7 @@ class RunSpec(AgentSpec):
     imported: ImportSource | None = None
     clients: tuple[str, ...] = ()  # who took the steps over MCP: names and versions as they say themselves
     kind: DataKind | None = None  # of the data; unknown in older runs
+    program: ProgramInfo | None = None  # of an agent that runs one; unknown in older runs
 
     @property
     def known_levels(self) -> Levels:

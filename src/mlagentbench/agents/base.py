@@ -15,7 +15,7 @@ from mlagentbench import discovery
 from mlagentbench.environment import Environment
 from mlagentbench.errors import UsageError
 from mlagentbench.models.base import Model
-from mlagentbench.records import Role
+from mlagentbench.records import ProgramInfo, Role
 
 
 class Agent(ABC):
@@ -35,6 +35,9 @@ class Agent(ABC):
         restarts_on_resume: Whether a resumed run repeats all steps with the recorded replies, because the
             agent cannot be fast-forwarded.
         option_aliases: Earlier names of options, which runs on disk may hold.
+        requirements: What the agent needs besides a model, for `list agents`.
+        program: The external program that it runs, known after `prepare`; it is recorded in run.json.
+        program_lock: The versions and hashes of what was installed for the program.
         models: The models by role that `env.ask` uses.
         random: Random numbers that depend on the seed only.
     """
@@ -45,6 +48,9 @@ class Agent(ABC):
     needs_tools = False
     restarts_on_resume = False
     option_aliases: Mapping[str, str] = MappingProxyType({})
+    requirements = ""
+    program: ProgramInfo | None = None
+    program_lock = ""
     models: Mapping[Role, Model] = MappingProxyType({})
 
     def __init__(self, seed: int = 0) -> None:

@@ -1,23 +1,31 @@
 """Command: any external agent, as a command line in the sandbox. It reaches models through our endpoint."""
 
 import shlex
-from collections.abc import Iterable
+import shutil
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from blake3 import blake3
+
 from mlagentbench.agents.base import Agent
+from mlagentbench.agents.programs.mounts import CA_BUNDLE_PATH, HOME_PATH, copy_home_command, find_ca_bundle
 from mlagentbench.endpoint.external_program import ExternalProgram, ProgramSpec
 from mlagentbench.endpoint.server import ModelRequest
 from mlagentbench.environment import Environment
 from mlagentbench.errors import Fault, ModelFault, PromptRejected, PromptTooLong, RunOver, UsageError
 from mlagentbench.formatting import print_progress, strip_control_chars
 from mlagentbench.language.prompts import fill_prompt
-from mlagentbench.records import Call, Execution, Reply
-from mlagentbench.runtimes.base import Runtime, ensure_package_runtime, require_pinned
+from mlagentbench.records import EXTERNAL_COMMAND, Call, Execution, ProgramInfo, Reply
+from mlagentbench.runtimes.base import require_pinned
+from mlagentbench.runtimes.interpreters import find_interpreter
+from mlagentbench.runtimes.programs import InstalledProgram, make_readable
+from mlagentbench.runtimes.python_programs import ensure_python_program, lock_packages
 from mlagentbench.system.cache import temporary_dir
+from mlagentbench.system.hashing import hash_tree
 from mlagentbench.system.progress import ProgressCallback
 
-AGENT_RUNTIME_PATH, PROGRAM_PATH, TASK_PATH = "/opt/agent", "/opt/program", "/opt/task.md"
+PROGRAM_PATH, TASK_PATH = "/opt/program", "/opt/task.md"
 FAULT_LINES, MAX_FAULT_CHARS = 5, 600  # of the program's output in the note of a fault
 
 
@@ -35,63 +43,91 @@ class Command(Agent):
         packages: str = "",
         program: str = "",
         environment: dict[str, Any] | None = None,
+        home: str = "",
+        python: str = "",
     ) -> None:
         """Create the agent.
 
         Args:
             seed: The seed.
             command: The command line. {task} is replaced by the path of the task description,
-                {description} by its text, {python} by the Python with `packages`.
-            packages: Pinned packages to install for the program, separated by spaces.
+                {description} by its text, {python} by the Python with `packages`, {url} and {port} by the
+                address of the models.
+            packages: Pinned packages to install for the program, separated by spaces; or the path of a
+                file with requirements and their hashes.
             program: A folder to mount at /opt/program.
             environment: Environment variables.
+            home: A folder whose content is copied into the program's home folder.
+            python: The Python for `packages`: a version such as 3.12, or the path of an interpreter.
         """
         super().__init__(seed)
-        self.command = _split_command(command)
-        self.program = program
-        self.environment = _check_environment(environment or {})
-        self.packages = require_pinned(packages.split())
-        self.runtime: Runtime | None = None
-        if program and not Path(program).is_dir():
-            raise UsageError(f"The option program must be a folder; {program} is not one.")
+        self.command = split_command(command)
+        self.environment: Mapping[str, str] = _check_environment(environment or {})
+        self.packages = packages.split()
+        self.interpreter = find_interpreter(python)
+        if python and not packages:
+            raise UsageError("The option python chooses the Python of packages: set packages, too.")
+        self.program_folder = _check_folder("program", program)
+        self.home_folder = _check_folder("home", home)
+        if self.program_folder:
+            _check_program(self.program_folder, self.command)
+        if not packages.endswith(".txt"):
+            require_pinned(self.packages)
+        self.installed = InstalledProgram((), "")
 
     def check_sandbox(self, sandbox: str) -> None:
-        """Refuse to run without a sandbox if packages or a program must be mounted."""
-        if sandbox == "none" and (self.packages or self.program):
+        """Refuse to run without a sandbox if something must be mounted."""
+        if sandbox == "none" and (self.packages or self.program_folder or self.home_folder):
             raise UsageError("Without a sandbox there is no /opt. Give the program by its path instead.")
 
     def prepare(self) -> None:
-        """Install the packages; they are cached."""
-        self.runtime = ensure_package_runtime(self.packages, print_progress) if self.packages else None
+        """Install the packages, which are cached, and identify the program."""
+        if self.packages:
+            lock = lock_packages(self.packages, self.interpreter, print_progress)
+            self.installed = ensure_python_program(lock, self.interpreter, print_progress)
+        folders = [folder for folder in (self.program_folder, self.home_folder) if folder]
+        if self.packages or folders:
+            content = self.installed.lock + hash_tree(*folders)
+            name = self.packages[0].partition("==")[0] if self.packages else folders[0].name
+            self.program = ProgramInfo(name=name, hash=blake3(content.encode()).hexdigest())
+        self.program_lock = self.installed.lock
 
     def run(self, env: Environment) -> None:
         """Start the program, answer its model requests, and submit what it leaves."""
         with temporary_dir() as folder:
-            task = folder / "task.md"
-            task.write_text(_describe_task(env))
+            (folder / "task.md").write_text(_describe_task(env))
+            self.write_home(folder / "home")
             env.context.external_program = ExternalProgram(
                 env.context.sandbox,
                 env.context.sandbox_spec(),
-                self._program_spec(env, task),
+                self._program_spec(env, folder),
                 env.context.program_output_path,
             )
             self._serve_model_calls(env)
         if not env.done:
             env.step(Call(action="Final Answer", args={"final_answer": "the external program exited"}))
 
-    def _program_spec(self, env: Environment, task: Path) -> ProgramSpec:
-        mounts = [(task, TASK_PATH)]
-        if self.runtime:
-            mounts.append((self.runtime.folder, AGENT_RUNTIME_PATH))
-        if self.program:
-            mounts.append((Path(self.program).resolve(), PROGRAM_PATH))
-        values = {
+    def write_home(self, folder: Path) -> None:
+        """Create `folder` with what the program's home folder must contain, if anything."""
+        if self.home_folder:
+            shutil.copytree(self.home_folder, folder, symlinks=True)
+
+    def _program_spec(self, env: Environment, folder: Path) -> ProgramSpec:
+        mounts = [(folder / "task.md", TASK_PATH), (find_ca_bundle(), CA_BUNDLE_PATH), *self.installed.mounts]
+        if self.program_folder:
+            mounts.append((self.program_folder, PROGRAM_PATH))
+        command = self.command
+        if (folder / "home").is_dir():
+            make_readable(folder / "home")
+            mounts.append((folder / "home", HOME_PATH))
+            command = copy_home_command(command)
+        placeholders = {
+            **self.installed.placeholders,
             "{task}": TASK_PATH,
             "{description}": _describe_task(env),
-            "{python}": f"{AGENT_RUNTIME_PATH}/bin/python",
         }
-        words = [_fill_placeholders(word, values) for word in self.command]
-        return ProgramSpec(words, tuple(mounts), self.environment)
+        environment = {**self.installed.environment, **self.environment}
+        return ProgramSpec(command, tuple(mounts), environment, placeholders)
 
     def _serve_model_calls(self, env: Environment) -> None:
         """Let the program run until it asks a model, answer, and continue, until it exits."""
@@ -100,7 +136,9 @@ class Command(Agent):
         notices = Notices(env.on_notice)
         while not env.done:
             turn += 1
-            env.step(Call(action="Command", args={"turn": turn}, thought=reply.text))
+            calls = {"calls": [call.model_dump() for call in reply.calls]} if reply.calls else {}
+            thought = "\n\n".join(filter(None, (reply.reasoning, reply.text)))
+            env.step(Call(action=EXTERNAL_COMMAND, args={"turn": turn, **calls}, thought=thought))
             notices.show(f"refused a request of the program: {refusal}" for refusal in program.refusals)
             if env.context.external_program is None:
                 _raise_if_never_answered(program, env.steps[-1].execution)
@@ -168,7 +206,8 @@ def _describe_task(env: Environment) -> str:
     return f"{env.problem_statement}{fill_prompt('program_limits')}\n"
 
 
-def _split_command(command: str) -> list[str]:
+def split_command(command: str) -> list[str]:
+    """The words of a command line; raises UsageError if it has none."""
     try:
         words = shlex.split(command)
     except ValueError as error:
@@ -189,7 +228,23 @@ def _check_environment(variables: dict[str, Any]) -> dict[str, str]:
     return texts
 
 
-def _fill_placeholders(word: str, values: dict[str, str]) -> str:
-    for placeholder, value in values.items():
-        word = word.replace(placeholder, value)
-    return word
+def _check_folder(option: str, path: str) -> Path | None:
+    """The folder that an option names; None if it is not set."""
+    folder = Path(path).expanduser().resolve()
+    if path and folder.is_file():
+        raise UsageError(f"The option {option} must be a folder; {path} is a file. Try {folder.parent}")
+    if path and not folder.is_dir():
+        raise UsageError(f"The option {option} must be a folder; {path} is not one.")
+    return folder if path else None
+
+
+def _check_program(folder: Path, command: list[str]) -> None:
+    """Refuse a command line that names a file which the folder does not have."""
+    for word in command:
+        if not word.startswith(f"{PROGRAM_PATH}/"):
+            continue
+        path = word.removeprefix(f"{PROGRAM_PATH}/")
+        if not (folder / path).exists() and not (folder / path).is_symlink():
+            npm = " Run npm install in it first, or give the folder that contains node_modules."
+            hint = npm if path.startswith("node_modules/") else ""
+            raise UsageError(f"{word} does not exist: {folder} is mounted there and has no {path}.{hint}")

@@ -42,9 +42,11 @@ class Run:
     @property
     def agent_label(self) -> str:
         """The agent, its models and options, as a short label; different agents never share a label."""
-        file = self.folder.agent_file
-        suffix = " [imported]" if self.spec.imported else ""
-        return describe_agent(self.spec) + (f" [{hash_file(file)[:6]}]" if file else suffix)
+        file, program = self.folder.agent_file, self.spec.program
+        marks = ["imported"] if self.spec.imported else []
+        marks += [hash_file(file)[:6]] if file else []
+        marks += [f"{program.version} {program.hash[:6]}".strip()] if program else []
+        return describe_agent(self.spec) + "".join(f" [{mark}]" for mark in marks)
 
     @property
     def is_fault(self) -> bool:

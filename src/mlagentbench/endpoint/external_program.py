@@ -1,5 +1,6 @@
 """An external program in the sandbox. It runs until it calls a model, and is paused until the reply."""
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -19,11 +20,27 @@ PLACEHOLDER_API_KEY = "none-needed"
 
 @dataclass(frozen=True)
 class ProgramSpec:
-    """What to run, and the files and variables it needs besides the workspace."""
+    """What to run, and the files and variables it needs besides the workspace.
+
+    The placeholders are replaced in the command and in the values of the environment; so are {url} and
+    {port}, which say where the endpoint is.
+    """
 
     command: Sequence[str]
     mounts: tuple[tuple[Path, str], ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    placeholders: Mapping[str, str] = field(default_factory=dict)
+
+    def fill_placeholders(self, port: int) -> tuple[list[str], dict[str, str]]:
+        """The command and the environment for an endpoint at this port."""
+        values = {**self.placeholders, "{url}": f"http://127.0.0.1:{port}", "{port}": str(port)}
+        pattern = re.compile("|".join(map(re.escape, values)))
+
+        def fill(text: str) -> str:
+            return pattern.sub(lambda match: values[match[0]], text)
+
+        environment = {name: fill(value) for name, value in self.environment.items()}
+        return [fill(word) for word in self.command], environment
 
 
 class ExternalProgram:
@@ -36,8 +53,7 @@ class ExternalProgram:
         self._exit_stack = ExitStack()
         if sandbox.name == "none":
             self._endpoint = Endpoint(None)
-            argv, mounts = list(program.command), spec.mounts
-            url = f"http://127.0.0.1:{self._endpoint.port}"
+            port, bridge_command, mounts = self._endpoint.port, [], spec.mounts
         else:
             folder = self._exit_stack.enter_context(temporary_dir()) / "endpoint"
             folder.mkdir()
@@ -45,10 +61,11 @@ class ExternalProgram:
             self._endpoint = Endpoint(folder)
             bridge = (Path(endpoint_bridge.__file__), "/opt/bridge.py")
             mounts = (*spec.mounts, *program.mounts, bridge, (folder, "/opt/endpoint"))
-            argv = ["python", "-u", "-P", "/opt/bridge.py", "/opt/endpoint/socket", str(SANDBOX_PORT)]
-            argv += program.command
-            url = f"http://127.0.0.1:{SANDBOX_PORT}"
-        environment = {**endpoint_variables(url), **spec.environment, **program.environment}
+            port = SANDBOX_PORT
+            bridge_command = ["python", "-u", "-P", "/opt/bridge.py", "/opt/endpoint/socket", str(port)]
+        command, variables = program.fill_placeholders(port)
+        argv = [*bridge_command, *command]
+        environment = {**endpoint_variables(f"http://127.0.0.1:{port}"), **spec.environment, **variables}
         spec = replace(spec, mounts=mounts, environment=environment)
         try:
             self._process: SandboxProcess = sandbox.start(argv, spec)

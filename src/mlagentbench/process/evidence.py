@@ -6,12 +6,11 @@ from functools import cached_property
 
 from mlagentbench.actions.python_repl import python_repl
 from mlagentbench.analysis.runs import Run
+from mlagentbench.formatting import find_shell_command
 from mlagentbench.process.replies import AgentReply, read_replies
-from mlagentbench.records import Step
+from mlagentbench.records import EXTERNAL_COMMAND, Step
 from mlagentbench.workspace.manifest import Entry, Manifest, ManifestLine, State
 from mlagentbench.workspace.object_store import ObjectStore
-
-EXTERNAL_COMMAND = "Command"  # the action of a step by an external program
 
 
 @dataclass(frozen=True)
@@ -87,9 +86,16 @@ class Evidence:
 
 def executed_program(step: Step) -> str:
     """What a step executed: a script, the Python REPL or an external program; empty if nothing."""
+    if step.call.tool_calls and not shell_commands(step):
+        return ""
     if step.call.action in (python_repl.name, EXTERNAL_COMMAND):
         return step.call.action
     return str(step.call.args.get("script_name", "")).removeprefix("./") if step.execution else ""
+
+
+def shell_commands(step: Step) -> str:
+    """The shell commands that an external program ran in a step with its tools."""
+    return "\n".join(filter(None, map(find_shell_command, step.call.tool_calls)))
 
 
 def _apply_changes(line: ManifestLine, state: State) -> None:

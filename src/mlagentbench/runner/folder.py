@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from mlagentbench.errors import Fault, UsageError
 from mlagentbench.preparation.prepare import PreparedData
-from mlagentbench.records import RUN_FORMAT, ModelCall, Record, Result, RunSpec, Step
+from mlagentbench.records import RUN_FORMAT, ModelCall, ProgramInfo, Record, Result, RunSpec, Step
 from mlagentbench.sandbox.access_log.records import remove_accesses_after
 from mlagentbench.system.atomic_write import PARTIAL_SUFFIX, write_atomic
 from mlagentbench.system.format_version import reject_newer_format
@@ -25,6 +25,7 @@ from mlagentbench.task import describe_validation_error
 from mlagentbench.workspace.store import Store
 
 RecordT = TypeVar("RecordT", bound=Record)
+PROGRAM_LOCK_FILE = "outputs/program-lock.txt"  # what was installed for an external program
 GRADES_FILE = "grades.jsonl"  # written by `grade --every-step`: one grade per step
 
 
@@ -224,6 +225,24 @@ class RunFolder:
             raise Fault(
                 f"Cannot write {name}: {error.strerror}. After fixing this: mlagentbench resume {self.path}"
             ) from error
+
+    def record_program(self, program: ProgramInfo, lock: str) -> None:
+        """Add the external program of the agent to run.json, and write what was installed for it.
+
+        Raises:
+            UsageError: The run was started with another program.
+        """
+        if self.spec.program is None:
+            if lock:
+                (self.path / "outputs").mkdir(exist_ok=True)
+                self.write_file(PROGRAM_LOCK_FILE, lock)
+            self.spec = self.spec.replace(program=program)
+            self.write_file("run.json", self.spec.model_dump_json(indent=2))
+        elif self.spec.program != program:
+            raise UsageError(
+                f"{self.path} cannot be resumed: {program.name} changed since it started"
+                f" (version {self.spec.program.version or 'unknown'}, now {program.version or 'unknown'})."
+            )
 
     def compute_record_hashes(self, step: int) -> dict[str, str]:
         """Compute the hashes of the record that result.json claims, for a run whose last step is `step`."""

@@ -69,6 +69,8 @@ def execute_run(
         KeyboardInterrupt: The run was stopped. No result is written; the run can be resumed.
     """
     agent.prepare()
+    if agent.program:
+        folder.record_program(agent.program, agent.program_lock)
     env = open_environment(setup, folder, ask_person, agent.models, agent.restarts_on_resume)
     if on_open:
         on_open(env)

@@ -109,8 +109,11 @@ def read_requirements(name: str) -> list[str]:
 
 def ensure_runtime(name: str, progress: ProgressCallback) -> Runtime:
     """Return the runtime called `name`, and build it first if necessary."""
+    runtime, packages = find_runtime(name), read_requirements(name)
     lock = REQUIREMENTS_FOLDER / "locked" / f"{name}.txt"
-    return _build_if_missing(find_runtime(name), read_requirements(name), progress, lock)
+    runtime.folder.parent.mkdir(exist_ok=True)
+    build_once(runtime.folder, lambda folder: _build(runtime, packages, lock, folder, progress))
+    return runtime
 
 
 def require_pinned(packages: Sequence[str]) -> list[str]:
@@ -121,37 +124,23 @@ def require_pinned(packages: Sequence[str]) -> list[str]:
     return list(packages)
 
 
-def ensure_package_runtime(packages: Sequence[str], progress: ProgressCallback) -> Runtime:
-    """Return a runtime of these packages and their dependencies, for an external agent; built if needed."""
-    content = f"{PYTHON_NAME} {platform.machine()}\n" + "\n".join(packages)
-    return _build_if_missing(Runtime("agent", blake3(content.encode()).hexdigest()), packages, progress)
-
-
-def _build_if_missing(
-    runtime: Runtime, packages: Sequence[str], progress: ProgressCallback, lock: Path | None = None
-) -> Runtime:
-    runtime.folder.parent.mkdir(exist_ok=True)
-    build_once(runtime.folder, lambda folder: _build(runtime, packages, lock, folder, progress))
-    return runtime
-
-
 def _build(
-    runtime: Runtime,
-    packages: Sequence[str],
-    lock: Path | None,
-    folder: Path,
-    progress: ProgressCallback,
+    runtime: Runtime, packages: Sequence[str], lock: Path, folder: Path, progress: ProgressCallback
 ) -> None:
     progress(f"Building the runtime {runtime.name} (once; takes a minute or two)")
     package_folder = folder / "lib" / PYTHON_NAME / "site-packages"
-    arguments = pip_install_arguments(runtime.name, packages, lock, folder) if lock else packages
+    arguments = pip_install_arguments(runtime.name, packages, lock, folder)
     install_packages(runtime.name, arguments, package_folder, progress)
+    write_environment(folder, PYTHON_NAME, platform.python_version(), runtime.prefix_inside)
+
+
+def write_environment(folder: Path, python_name: str, version: str, prefix_inside: str) -> None:
+    """Make a folder with packages a virtual environment of the Python at `prefix_inside`."""
     (folder / "bin").mkdir()
-    for link in ("python", "python3", PYTHON_NAME):
-        (folder / "bin" / link).symlink_to(f"{runtime.prefix_inside}/bin/{PYTHON_NAME}")
+    for link in ("python", "python3", python_name):
+        (folder / "bin" / link).symlink_to(f"{prefix_inside}/bin/{python_name}")
     (folder / "pyvenv.cfg").write_text(
-        f"home = {runtime.prefix_inside}/bin\n"
-        f"include-system-site-packages = false\nversion = {platform.python_version()}\n"
+        f"home = {prefix_inside}/bin\ninclude-system-site-packages = false\nversion = {version}\n"
     )
     for path, mode in ((folder, 0o755), (folder / "bin", 0o755), (folder / "pyvenv.cfg", 0o644)):
         path.chmod(mode)  # readable for the user inside the sandbox, whatever our umask is

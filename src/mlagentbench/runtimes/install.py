@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from mlagentbench.errors import SandboxFault
-from mlagentbench.runtimes.locks import PIP_COMMAND
+from mlagentbench.runtimes.locks import PIP_COMMAND, pip_command
 from mlagentbench.system.progress import ProgressCallback
 from mlagentbench.system.spawn import die_with_parent
 
@@ -28,7 +28,11 @@ KEPT_UV_VARIABLES = {"UV_CACHE_DIR", "UV_HTTP_TIMEOUT", "UV_OFFLINE"}
 
 
 def install_packages(
-    runtime: str, arguments: Sequence[str], target: Path, progress: ProgressCallback
+    runtime: str,
+    arguments: Sequence[str],
+    target: Path,
+    progress: ProgressCallback,
+    python: str = sys.executable,
 ) -> None:
     """Install into the folder `target`.
 
@@ -40,13 +44,14 @@ def install_packages(
         arguments: Packages and options of `pip install`.
         target: Folder to create.
         progress: Receives a line for each package or stage.
+        python: The interpreter that the packages are for.
 
     Raises:
         SandboxFault: The packages cannot be installed.
     """
-    if "--require-hashes" in arguments and _install_with_uv(arguments, target, progress):
+    if "--require-hashes" in arguments and _install_with_uv(arguments, target, progress, python):
         return
-    command = [*PIP_COMMAND, "install", "--no-warn-conflicts", "--target", str(target), *arguments]
+    command = [*pip_command(python), "install", "--no-warn-conflicts", "--target", str(target), *arguments]
     lines = []
     with _start(command) as pip:
         for line in _read_lines(pip):
@@ -61,12 +66,12 @@ def install_packages(
         raise SandboxFault(f"Cannot build the runtime {runtime}: {reason}")
 
 
-def _install_with_uv(arguments: Sequence[str], target: Path, progress: ProgressCallback) -> bool:
+def _install_with_uv(arguments: Sequence[str], target: Path, progress: ProgressCallback, python: str) -> bool:
     """Whether uv has installed the packages."""
     settings = read_pip_settings() if find_spec("uv") else None
     if settings is None:
         return False
-    options = ["--no-config", "--no-progress", "--python", sys.executable, "--target", str(target)]
+    options = ["--no-config", "--no-progress", "--python", python, "--target", str(target)]
     # Files are copied, so that the runtime shares none with uv's cache, and compiled, since it is read-only
     # later.
     options += ["--link-mode", "copy", "--compile-bytecode", *uv_options(settings)]

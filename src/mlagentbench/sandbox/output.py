@@ -45,12 +45,18 @@ class CommandOutput:
     @property
     def text(self) -> str:
         """The text that the agent sees."""
+        return self.text_since(0)
+
+    def text_since(self, start: int) -> str:
+        """The start and the end of what came after the first `start` bytes."""
         tail = self._tail[-TAIL_BYTES:]
-        omitted = self.size_bytes - len(self._head) - len(tail)
+        before_tail = self.size_bytes - len(tail)
+        head, tail = self._head[start:], tail[max(start - before_tail, 0) :]
+        omitted = self.size_bytes - start - len(head) - len(tail)
         if not omitted:
-            return _to_readable_text(self._head + tail)
+            return _to_readable_text(head + tail)
         marker = f"[... {omitted:,} bytes left out ...]"
-        return f"{_to_readable_text(self._head)}\n{marker}\n{_to_readable_text(tail)}"
+        return f"{_to_readable_text(head)}\n{marker}\n{_to_readable_text(tail)}"
 
     @property
     def last_line(self) -> str:

@@ -107,7 +107,11 @@ def _agent_rows() -> list[ListRow]:
     for name in discovery.plugin_names("agents"):
         agent_class = load_agent_class(name)
         kind = "agent" if agent_class.ranked else "task check"
-        rows.append({"agent": name, "type": kind, "what_it_does": _first_line(agent_class)})
+        model = "a model" if agent_class.needs_model else ""
+        needs = "; ".join(filter(None, (model, agent_class.requirements)))
+        rows.append(
+            {"agent": name, "type": kind, "needs": needs or None, "what_it_does": _first_line(agent_class)}
+        )
     return rows
 
 

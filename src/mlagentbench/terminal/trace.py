@@ -8,12 +8,14 @@ from rich.panel import Panel
 from rich.text import Text
 
 from mlagentbench.formatting import (
+    action_title,
     describe_verdict,
     format_command,
     format_duration,
     format_percent,
     format_score,
     last_line,
+    name_arguments,
     strip_control_chars,
     summarize_call,
 )
@@ -89,13 +91,13 @@ def read_unexpected_accesses(folder: RunFolder, step: int) -> tuple[Access, ...]
 
 def show_step(step: Step, accesses: Sequence[Access], console: Console) -> None:
     """Print one step completely."""
-    action = f"  {strip_control_chars(step.call.action)}"
+    action = f"  {strip_control_chars(action_title(step.call))}"
     console.print(
         Text.assemble((f"step {step.number}", "bold"), action, (f"  {format_duration(step.seconds)}", "dim"))
     )
     if step.call.thought:
         console.print(Text(strip_control_chars(step.call.thought), style="italic"))
-    for name, value in step.call.args.items():
+    for name, value in name_arguments(step.call):
         console.print(Text(strip_control_chars(name), style="bold"))
         console.print(Text(strip_control_chars(str(value))))
     observation = Text(strip_control_chars(step.observation))

@@ -9,7 +9,7 @@ from inspect_ai.tool import ToolCallError
 from pydantic import JsonValue
 
 from mlagentbench.adapters.inspect.models import to_chat_message, to_tool_info
-from mlagentbench.agents.tools import tool_name
+from mlagentbench.adapters.inspect.step_messages import split_results, step_to_tool_calls
 from mlagentbench.records import Message, ModelCall, Reply, Step
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.workspace.store import Store
@@ -24,7 +24,7 @@ def build_events(folder: RunFolder) -> Iterator[Event]:
     for step in folder.steps():
         step_calls = [call for call in calls if call.step == step.number]
         yield from _build_model_events([call for call in step_calls if not call.inside], started, clock)
-        yield _build_tool_event(step, started)
+        yield from _build_tool_events(step, started)
         yield from _build_model_events(
             [call for call in step_calls if call.inside], started, step.clock - step.seconds
         )
@@ -79,19 +79,20 @@ def to_model_usage(reply: Reply) -> ModelUsage:
     )
 
 
-def _build_tool_event(step: Step, started: datetime) -> ToolEvent:
+def _build_tool_events(step: Step, started: datetime) -> Iterator[ToolEvent]:
     start = step.clock - step.seconds
-    return ToolEvent(
-        timestamp=started + timedelta(seconds=start),
-        working_start=start,
-        id=f"step-{step.number}",
-        function=tool_name(step.call.action),
-        arguments=step.call.args,
-        result=step.observation,
-        error=ToolCallError("unknown", step.observation) if step.failed else None,
-        completed=started + timedelta(seconds=step.clock),
-        working_time=step.seconds,
-    )
+    for call, result in zip(step_to_tool_calls(step), split_results(step), strict=True):
+        yield ToolEvent(
+            timestamp=started + timedelta(seconds=start),
+            working_start=start,
+            id=call.id,
+            function=call.function,
+            arguments=call.arguments,
+            result=result,
+            error=ToolCallError("unknown", step.observation) if step.failed else None,
+            completed=started + timedelta(seconds=step.clock),
+            working_time=step.seconds,
+        )
 
 
 def _build_info_event(step: Step, started: datetime, store: Store) -> InfoEvent:

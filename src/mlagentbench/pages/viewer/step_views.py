@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from mlagentbench.analysis.anytime import StepGrade
 from mlagentbench.analysis.runs import Run
+from mlagentbench.formatting import action_title, find_shell_command, name_arguments
 from mlagentbench.pages.viewer.access_views import MAX_ACCESS_BYTES, StepAccessView, view_accesses
 from mlagentbench.pages.viewer.excerpts import Excerpt, make_excerpt, rendered_size, size_cap
 from mlagentbench.pages.viewer.model_call_views import ModelCallView, view_model_calls
@@ -64,7 +65,8 @@ def classify_steps(run: Run) -> dict[int, StepKind]:
     changing = run.folder.open_store(writable=False).steps_with_changes()
     kinds: dict[int, StepKind] = {}
     for step in run.steps:
-        kinds[step.number] = "run" if step.execution else "edit" if step.number in changing else "read"
+        ran = step.execution or any(map(find_shell_command, step.call.tool_calls))
+        kinds[step.number] = "run" if ran else "edit" if step.number in changing else "read"
     if kinds and run.result and run.result.ending == "submitted":
         kinds[len(kinds)] = "submit"
     return kinds
@@ -142,7 +144,7 @@ def _long_texts(step: Step, diffs: Mapping[int, str]) -> Iterator[str]:
 
 
 def _named_arguments(step: Step) -> list[tuple[str, str]]:
-    return [(name[:MAX_NAME_CHARS], _format_argument(value)) for name, value in step.call.args.items()]
+    return [(name[:MAX_NAME_CHARS], _format_argument(value)) for name, value in name_arguments(step.call)]
 
 
 def _format_argument(value: Any) -> str:
@@ -157,7 +159,7 @@ def _view_step(step: Step, previous: Step | None, kind: StepKind, diff: str, cap
         number=step.number,
         kind=kind,
         failed=has_failed(step),
-        action=step.call.action[:MAX_NAME_CHARS],
+        action=action_title(step.call)[:MAX_NAME_CHARS],
         subject=subject,
         thought=make_excerpt(step.call.thought, cap),
         arguments=tuple((name, value) for name, value in rest if _fits_inline(value)),

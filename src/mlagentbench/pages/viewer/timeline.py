@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from mlagentbench.analysis.anytime import StepGrade
 from mlagentbench.analysis.runs import Run
+from mlagentbench.formatting import action_title
 from mlagentbench.pages.viewer.step_views import MAX_NAME_CHARS, StepKind, has_failed, short_first_argument
 from mlagentbench.process.findings import Finding
 from mlagentbench.records import Better
@@ -52,7 +53,7 @@ def build_timeline(
     for step, duration in zip(steps, durations, strict=True):
         even, proportional = EVEN_WIDTH_FRACTION / len(steps), (1 - EVEN_WIDTH_FRACTION) * duration / total
         width = TIMELINE_WIDTH * (even + proportional)
-        title = f"{step.number} · {step.call.action[:MAX_NAME_CHARS]} {short_first_argument(step)}"
+        title = f"{step.number} · {action_title(step.call)[:MAX_NAME_CHARS]} {short_first_argument(step)}"
         segments.append(
             TimelineSegment(
                 number=step.number,

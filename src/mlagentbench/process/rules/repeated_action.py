@@ -8,9 +8,10 @@ from mlagentbench.formatting import summarize_call
 from mlagentbench.process.evidence import Evidence
 from mlagentbench.process.rules.base import RuleMatch
 from mlagentbench.process.rules.parsing_error import NO_ACTION
-from mlagentbench.records import Step
+from mlagentbench.records import EXTERNAL_COMMAND, Step
 
 TITLE = "repeated actions"
+UNKNOWN_CALL = "null"  # a turn of an external program that says nothing about what it did
 CallKey = tuple[str, str, str, int]
 
 
@@ -28,12 +29,19 @@ def repeated_action(evidence: Evidence) -> Iterator[RuleMatch]:
 def _keyed_steps(evidence: Evidence) -> Iterator[tuple[Step, CallKey]]:
     session, last = 0, ""  # the result of a REPL command depends on all commands before it
     for step in evidence.steps:
-        args = json.dumps(step.call.args, sort_keys=True)
+        args = json.dumps(_comparable_arguments(step), sort_keys=True)
         if step.call.action == python_repl.name and args != last:
             session, last = session + 1, args
-        if step.call.action != NO_ACTION:
+        if step.call.action != NO_ACTION and args != UNKNOWN_CALL:
             repl_session = session if step.call.action == python_repl.name else 0
             yield step, (step.call.action, args, _comparable_observation(step), repl_session)
+
+
+def _comparable_arguments(step: Step) -> object:
+    """The arguments without what always differs: the number of a turn and the ids of tool calls."""
+    if step.call.action != EXTERNAL_COMMAND:
+        return step.call.args
+    return [(call.name, call.arguments) for call in step.call.tool_calls] or None
 
 
 def _comparable_observation(step: Step) -> str:

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from mlagentbench.errors import Fault
-from mlagentbench.process.evidence import EXTERNAL_COMMAND, Evidence, executed_program
+from mlagentbench.process.evidence import Evidence, executed_program, shell_commands
 from mlagentbench.process.rules.base import RuleMatch
-from mlagentbench.records import Step
+from mlagentbench.records import EXTERNAL_COMMAND, Step
 from mlagentbench.workspace.manifest import State
 
 TITLE = "edits never executed"
@@ -22,14 +22,14 @@ def unexecuted_edit(evidence: Evidence) -> Iterator[RuleMatch]:
     ran = {entry.hash for entry in evidence.initial_state.values()}  # the starter files count as run
     for step, state in evidence.iter_states():
         line = evidence.changes.get(step.number)
-        if executed_program(step):
-            pending = {path for path in edited if path in state and state[path].hash not in ran}
-            ran |= {state[path].hash for path in _executed_scripts(evidence, step, state, pending)}
-        elif line:
+        if line and (step.call.tool_calls or not executed_program(step)):
             scripts = (
                 path for path, entry in line.changed.items() if entry.kind == "file" and path.endswith(".py")
             )
             edited |= dict.fromkeys(scripts, step.number)
+        if executed_program(step):
+            pending = {path for path in edited if path in state and state[path].hash not in ran}
+            ran |= {state[path].hash for path in _executed_scripts(evidence, step, state, pending)}
     for path, number in edited.items():
         if path in evidence.final_state and evidence.final_state[path].hash not in ran:
             yield RuleMatch(
@@ -39,10 +39,11 @@ def unexecuted_edit(evidence: Evidence) -> Iterator[RuleMatch]:
 
 def _executed_scripts(evidence: Evidence, step: Step, state: State, pending: set[str]) -> set[str]:
     """The scripts that a step ran: those named in its call, those named in them, and so on."""
-    if step.call.action == EXTERNAL_COMMAND:  # it is unknown what an external program runs
-        return pending
+    if step.call.action == EXTERNAL_COMMAND and not step.call.tool_calls:
+        return pending  # it is unknown what the program ran
     scripts = {path for path in state if path.endswith(".py") and state[path].kind == "file"}
-    executed = _scripts_named_in(" ".join(map(str, step.call.args.values())), scripts)
+    call = shell_commands(step) or " ".join(map(str, step.call.args.values()))
+    executed = _scripts_named_in(call, scripts)
     unread = list(executed)
     try:
         while unread and not pending <= executed:

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from mlagentbench.process.claims import Claim, extract_numbers, find_claims, is_supported
-from mlagentbench.process.evidence import EXTERNAL_COMMAND, Evidence
+from mlagentbench.process.evidence import Evidence
 from mlagentbench.process.replies import strip_action
 from mlagentbench.process.rules.base import RuleMatch
-from mlagentbench.records import Step
+from mlagentbench.records import EXTERNAL_COMMAND, Step
 
 TITLE = "unsupported claims"
 REPORT_ARGS = ("content", "final_answer")  # arguments of REPORT_ACTIONS that hold the report

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from mlagentbench.agents.tuner import parse_validation_score
 from mlagentbench.analysis.anytime import read_step_grades
 from mlagentbench.formatting import format_score
-from mlagentbench.process.evidence import Evidence
+from mlagentbench.process.evidence import Evidence, shell_commands
 from mlagentbench.process.rules.base import RuleMatch
 from mlagentbench.process.rules.unresolved_error import ran_successfully
 
@@ -37,7 +37,11 @@ def _compare_grades(evidence: Evidence) -> Iterator[RuleMatch]:
 
 
 def _compare_validation_scores(evidence: Evidence) -> Iterator[RuleMatch]:
-    executed = [step for step in evidence.steps if step.execution and ran_successfully(step.execution)]
+    executed = [
+        step
+        for step in evidence.steps
+        if shell_commands(step) or (step.execution and ran_successfully(step.execution))
+    ]
     printed = [(step.number, parse_validation_score(step.observation)) for step in executed]
     scores = [(step, score) for step, score in printed if math.isfinite(score)]
     best = _find_best(evidence, scores[:-1])
