@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-as-user test-all test-bridges test-setup check docs format prepare prove audit soak fuzz bench gallery lock audit-packages bubblewrap chromium clean
+.PHONY: help run test test-as-user test-all test-bridges test-agents test-setup check docs format prepare prove audit soak fuzz bench gallery lock audit-packages bubblewrap chromium clean
 
 help:  ## show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16

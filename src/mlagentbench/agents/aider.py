@@ -12,6 +12,7 @@ class Aider(PythonPreset):
     command_line = (
         "/opt/agent/bin/aider --yes-always --no-git --no-check-update --no-show-release-notes"
         " --analytics-disable --no-show-model-warnings --no-fancy-input --no-pretty"
-        " --model openai/gpt-5 --edit-format whole --message-file {task} train.py"
+        " --model openai/gpt-5 --edit-format whole --auto-test --test-cmd 'python train.py'"
+        " --message-file {task} train.py"
     )
     variables = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}

@@ -6,6 +6,9 @@ import binascii
 from mlagentbench.endpoint.base import UnsupportedRequest
 from mlagentbench.records import Reply
 
+# What Google lets a program send where a function call came without a signature; Gemini CLI does.
+NO_SIGNATURES = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
+
 
 def state_token(reply: Reply) -> str:
     """What the provider wants back with this reply, as a token for a `signature` field; empty if nothing."""
@@ -18,7 +21,7 @@ def parse_state_token(token: object) -> str:
     Raises:
         UnsupportedRequest: It comes from elsewhere; the model of this run could not read it.
     """
-    if token in (None, ""):
+    if token in (None, "", *NO_SIGNATURES):
         return ""
     try:
         state = base64.b64decode(str(token), validate=True).decode()
