@@ -59,7 +59,7 @@ test-bridges: .venv/installed-dev bubblewrap  ## the tests with Harbor and verif
 	@touch $@
 
 test-setup: .venv/installed-dev bubblewrap chromium
-	@$(BIN)/mlagentbench prepare house-price BabyLM & data=0; $(BIN)/mlagentbench prepare --data-only || data=$$?; wait $$! && exit $$data
+	@$(BIN)/mlagentbench prepare house-price BabyLM --agent smolagents & data=0; $(BIN)/mlagentbench prepare --data-only || data=$$?; wait $$! && exit $$data
 
 check: .venv/installed-dev  ## lint, formatting, types
 	@$(BIN)/ruff check .

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Sequence
 
 from mlagentbench import discovery
 from mlagentbench.agents.base import load_agent_class
@@ -18,10 +19,18 @@ def write_lock(name: str) -> None:
     if issubclass(agent_class, NpmPreset):
         agent_class.lock_file().write_text(agent_class().resolve_lock())
     elif issubclass(agent_class, PythonPreset):
-        packages = "\n".join(agent_class.python_packages).replace("{version}", agent_class.default_version)
-        version = agent_class.python_version.rstrip("+") or "3.11"
-        command = [*COMPILE, "--python-version", version, "-o", str(agent_class.lock_file())]
-        subprocess.run(command, input=packages, text=True, check=True)
+        lock = compile_lock(agent_class, agent_class.python_packages)
+        if agent_class.packages_alone:
+            lock += compile_lock(agent_class, agent_class.packages_alone, "--no-deps", "--no-header")
+        agent_class.lock_file().write_text(lock)
+
+
+def compile_lock(preset: type[PythonPreset], packages: Sequence[str], *options: str) -> str:
+    """Requirements with the hashes of all their files."""
+    pinned = "\n".join(packages).replace("{version}", preset.default_version)
+    version = preset.python_version.rstrip("+") or "3.11"
+    command = [*COMPILE, "--python-version", version, *options]
+    return subprocess.run(command, input=pinned, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 if __name__ == "__main__":

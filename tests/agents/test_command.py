@@ -1,11 +1,14 @@
 """External programs in the sandbox: they change the workspace, and reach no model but the one of the run."""
 
+import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ from mlagentbench.records import AgentSpec, Limits, Result
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.run import execute_run
 from mlagentbench.runner.setup import Setup
+from mlagentbench.runtimes.interpreters import find_interpreter
 
 ASK_FUNCTION = """
 import json, os, sys, urllib.request
@@ -55,6 +59,61 @@ print("validation mean absolute error: 0.0")
 """
 REPLIES = ["the id", PERFECT, "yes, you are"]
 Attempt = Callable[..., Result]
+
+
+@pytest.fixture
+def run_command(setup: Setup, tmp_path: Path) -> Callable[..., Result]:
+    """Runs an agent that asks no model."""
+
+    def run(agent: Command) -> Result:
+        agent.models = {"main": FakeModel([])}
+        folder = RunFolder.create(
+            tmp_path / "run", setup.create_run_spec(AgentSpec(agent="command"), 0, Limits())
+        )
+        with folder.lock():
+            return execute_run(setup, agent, folder)
+
+    return run
+
+
+@pytest.fixture
+def package_folder(tmp_path: Path, setup: Setup, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is the only source of packages, and an empty cache."""
+    folder = tmp_path / "packages"
+    (folder / "home").mkdir(parents=True)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    runtime = setup.runtime.folder
+    monkeypatch.setenv("MLAGENTBENCH_HOME", str(folder / "home"))
+    (folder / "home" / "runtimes").mkdir()
+    (folder / "home" / "runtimes" / runtime.name).symlink_to(runtime)
+    return folder
+
+
+def write_wheel(folder: Path, answer: int, name: str, needs: str = "", script: str = "") -> None:
+    """Write a package with one module, and a console script that prints its number."""
+    info = f"{name}-1.0.dist-info"
+    files = {
+        f"{name}.py": f"ANSWER = {answer}\ndef main():\n    print('the answer is', ANSWER)\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"
+        + (f"Requires-Dist: {needs}\n" if needs else ""),
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/entry_points.txt": f"[console_scripts]\n{script}\n" if script else "",
+        f"{info}/RECORD": "",
+    }
+    with zipfile.ZipFile(folder / f"{name}-1.0-py3-none-any.whl", "w") as archive:
+        for file, text in files.items():
+            archive.writestr(zipfile.ZipInfo(file), text)
+
+
+def find_other_python() -> str:
+    """A version of Python on this machine other than ours, if there is one."""
+    for version in ("3.12", "3.13", "3.14", "3.11"):
+        with contextlib.suppress(UsageError):
+            if find_interpreter(version) != find_interpreter():
+                return version
+    pytest.skip("there is only one Python on this machine")
 
 
 @pytest.fixture
@@ -306,11 +365,80 @@ def test_concurrent_model_calls_are_answered_one_after_another(attempt: Attempt,
         ({}, "needs a command line"),
         ({"command": "'"}, "cannot be parsed"),
         ({"command": "x", "program": "/nowhere"}, "must be a folder; /nowhere is not one"),
+        ({"command": "x", "home": "/nowhere"}, "option home must be a folder; /nowhere is not one"),
+        ({"command": "x", "program": __file__}, f"is a file. Try {Path(__file__).parent}"),
+        (
+            {"command": "/opt/program/node_modules/.bin/x", "program": str(Path(__file__).parent)},
+            "has no node_modules/.bin/x. Run npm install in it first",
+        ),
+        ({"command": "x", "python": "3.12"}, "set packages, too"),
+        ({"command": "x", "packages": "a==1", "python": "9.9"}, "Python 9.9 is needed, and not on this"),
+        ({"command": "x", "packages": "a==1", "python": "new"}, "'new' is not a version of Python"),
+        ({"command": "x", "packages": "a==1", "python": "/bin/true"}, "/bin/true is not a Python"),
     ],
 )
 def test_wrong_options_are_a_usage_error(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(UsageError, match=re.escape(message)):
         Command(**options)
+
+
+DOORS = """
+import os, ssl, subprocess, sys
+url, port, home_file = sys.argv[1:]
+assert url == f"http://127.0.0.1:{port}" and os.environ["WHERE"] == f"{url}/v1", (url, port)
+assert open(os.path.expanduser("~/.config/tool.ini")).read() == "colour = blue"
+open(os.path.expanduser("~/.config/more"), "w").write("the home folder is writable")
+assert len(ssl.create_default_context(cafile="/etc/ssl/certs/ca-certificates.crt").get_ca_certs()) > 50
+os.chdir("/workspace")
+print("all doors are open")
+"""
+
+
+def test_a_program_gets_the_address_its_home_folder_and_certificates(
+    setup: Setup, tmp_path: Path, run_command: Callable[..., Result]
+) -> None:
+    home = tmp_path / "home" / ".config"
+    home.mkdir(parents=True)
+    (home / "tool.ini").write_text("colour = blue")
+    (home / "tool.ini").chmod(0o600)
+    (tmp_path / "program").mkdir()
+    (tmp_path / "program" / "main.py").write_text(DOORS)
+    agent = Command(
+        command="python /opt/program/main.py {url} {port} {task}",
+        program=str(tmp_path / "program"),
+        home=str(tmp_path / "home"),
+        environment={"WHERE": "{url}/v1"},
+    )
+    run_command(agent)
+    assert "all doors are open" in RunFolder(tmp_path / "run").steps()[0].observation
+    program = RunFolder(tmp_path / "run").spec.program
+    assert program and program.name == "program" and len(program.hash) == 64
+
+
+def test_packages_have_console_scripts_and_a_lock(
+    package_folder: Path, tmp_path: Path, run_command: Callable[..., Result]
+) -> None:
+    write_wheel(package_folder, 41, "tiny", needs="helper", script="tiny = tiny:main")
+    write_wheel(package_folder, 1, "helper")
+    run_command(Command(command="/opt/agent/bin/tiny", packages="tiny==1.0"))
+    folder = RunFolder(tmp_path / "run")
+    assert "the answer is 41" in folder.steps()[0].observation
+    lock = folder.path / "outputs" / "program-lock.txt"
+    assert [line.split("==")[0] for line in lock.read_text().splitlines()] == ["helper", "tiny"]
+    again = Command(command="/opt/agent/bin/tiny", packages=str(lock))
+    again.prepare()
+    assert folder.spec.program and again.program and again.program.hash == folder.spec.program.hash
+
+
+def test_packages_may_have_another_python(
+    package_folder: Path, tmp_path: Path, run_command: Callable[..., Result]
+) -> None:
+    other = find_other_python()
+    write_wheel(package_folder, 41, "tiny", script="tiny = tiny:main")
+    command = "{python} -c 'import sys, tiny; print(sys.version_info[:2], tiny.ANSWER)'"
+    run_command(Command(command=command, packages="tiny==1.0", python=other))
+    major, minor = other.split(".")
+    assert f"({major}, {minor}) 41" in RunFolder(tmp_path / "run").steps()[0].observation
 
 
 def test_packages_must_be_pinned(cli: Any, toy: Path, tmp_path: Path) -> None:
@@ -330,49 +458,6 @@ def test_packages_must_be_pinned(cli: Any, toy: Path, tmp_path: Path) -> None:
     )
     completed = cli(*command, "--model", f"scripted:{script}")
     assert completed.returncode == 2 and "requests is not pinned" in completed.stderr
-
-
-MINI_REPLIES = """THOUGHT: look around
-
-```mswea_bash_command
-ls && cat train.py
-```
-=====
-THOUGHT: each id is its own value
-
-```mswea_bash_command
-cat <<'EOF' > train.py
-%sEOF
-python train.py
-```
-=====
-THOUGHT: done
-
-```mswea_bash_command
-echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT
-```
-"""
-MINI_COMMAND = (
-    "{python} -m minisweagent.run.mini -c mini_textbased.yaml -m openai/any --model-class litellm_textbased"
-    " -y --exit-immediately --cost-limit 0 -t {description}"
-)
-MINI_VARIABLES = {
-    "MSWEA_CONFIGURED": "true",
-    "MSWEA_COST_TRACKING": "ignore_errors",
-    "MSWEA_SILENT_STARTUP": "1",
-    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-}
-
-
-@pytest.mark.slow  # downloads some 80 packages, once
-def test_mini_swe_agent_from_pypi_works_on_a_task(cli_process: Any, toy: Path, tmp_path: Path) -> None:
-    script, out = tmp_path / "script.txt", tmp_path / "run"
-    script.write_text(MINI_REPLIES % PERFECT)
-    command = ["run", toy, "--agent", "command", "--model", f"scripted:{script}", "--out", out, "--json"]
-    command += ["--set", "packages=mini-swe-agent==2.4.6", "--set", f"command={MINI_COMMAND}"]
-    completed = cli_process(*command, "--set", f"environment={json.dumps(MINI_VARIABLES)}", timeout=600)
-    result = json.loads(completed.stdout)
-    assert (result["success"], result["steps"]) == (True, 5), completed.stderr
 
 
 def test_a_program_is_killed_with_the_harness_leaves_nothing_and_can_be_resumed(

@@ -76,7 +76,10 @@ def test_the_smallest_real_program_solves_a_task_and_is_recorded(
 ) -> None:
     check_run(run_preset(FAST), RunFolder(tmp_path / "run"))
     step = RunFolder(tmp_path / "run").steps()[1]
-    assert step.call.thought.startswith("I write the script") and "validation mean absolute error: 0.0" in step.observation
+    assert (
+        step.call.thought.startswith("I write the script")
+        and "validation mean absolute error: 0.0" in step.observation
+    )
     rows = json.loads(cli("leaderboard", tmp_path / "run", "--json").stdout)["places"]
     assert rows[0]["agent"].startswith("smolagents http://127.0.0.1") and "[1.26.0 " in rows[0]["agent"]
 

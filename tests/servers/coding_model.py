@@ -24,6 +24,10 @@ class CodingModel(FakeProvider):
         self.requests.append(request)
         tools = {tool["function"]["name"]: tool["function"] for tool in request.body.get("tools") or ()}
         shell = find_shell(tools)
+        choice = request.body.get("tool_choice")
+        if isinstance(choice, dict):  # the program wants this tool called
+            name = choice["function"]["name"]
+            return Completion("", ((name, fill_arguments(tools[name], self.command)),))
         answered = any(message["role"] == "tool" for message in request.body["messages"])
         if shell and not answered:
             return Completion("I write the solution.", ((shell, fill_arguments(tools[shell], self.command)),))

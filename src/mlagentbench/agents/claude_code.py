@@ -6,7 +6,7 @@ from mlagentbench.agents.programs.preset import NpmPreset
 class ClaudeCode(NpmPreset):
     """Claude Code, Anthropic's coding agent for the terminal."""
 
-    requirements = "downloads 61 + 75 MB (Node, program)"
+    requirements = "downloads 61 + 169 MB (Node, program)"
     default_version = "2.1.325"
     npm_packages = {
         "@anthropic-ai/claude-code-linux-x64": "{version}",

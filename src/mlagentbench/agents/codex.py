@@ -21,7 +21,7 @@ enabled = false
 class Codex(NpmPreset):
     """Codex, OpenAI's coding agent for the terminal."""
 
-    requirements = "downloads 61 + 130 MB (Node, program)"
+    requirements = "downloads 61 + 172 MB (Node, program)"
     default_version = "0.166.0"
     npm_packages = {
         "@openai/codex-linux-x64": "npm:@openai/codex@{version}-linux-x64",

@@ -15,7 +15,7 @@ SETTINGS = {
 class GeminiCli(NpmPreset):
     """Gemini CLI, Google's coding agent for the terminal."""
 
-    requirements = "Node; downloads 61 + 25 MB (Node, program)"
+    requirements = "downloads 61 + 20 MB (Node, program)"
     default_version = "0.61.0"
     npm_packages = {"@google/gemini-cli": "{version}"}
     executable = "@google/gemini-cli/bundle/gemini.js"

@@ -6,7 +6,7 @@ from mlagentbench.agents.programs.preset import NpmPreset
 class Goose(NpmPreset):
     """goose of the Agentic AI Foundation, with its developer extension."""
 
-    requirements = "downloads 61 + 85 MB (Node, program)"
+    requirements = "downloads 61 + 88 MB (Node, program)"
     default_version = "0.20.1"
     npm_packages = {
         "@aaif/goose-binary-linux-x64": "{version}",

@@ -14,7 +14,7 @@ SETTINGS = {
 class QwenCode(NpmPreset):
     """Qwen Code, Alibaba's coding agent for the terminal."""
 
-    requirements = "Node; downloads 61 + 30 MB (Node, program)"
+    requirements = "downloads 61 + 33 MB (Node, program)"
     default_version = "0.24.4"
     npm_packages = {"@qwen-code/qwen-code": "{version}"}
     executable = "@qwen-code/qwen-code/cli-entry.js"

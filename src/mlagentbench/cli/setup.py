@@ -1,6 +1,7 @@
 """Commands about what is available and prepared: list, prepare, baseline, doctor."""
 
 import json
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -38,6 +39,10 @@ def prepare(
         bool, typer.Option("--twin", help="Relabel the data with a hidden seed; tables only.")
     ] = False,
     data_only: Annotated[bool, typer.Option("--data-only", help="Do not build runtimes yet.")] = False,
+    agents: Annotated[
+        list[str] | None,
+        typer.Option("--agent", help="Install the program of this agent, and no tasks unless named."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Prepare the data and runtimes of tasks. Downloads, splits and builds once; safe to repeat."""
@@ -49,8 +54,8 @@ def prepare(
 
     if fresh and twin:
         raise UsageError("--fresh draws other rows, --twin relabels the same rows. Choose one.")
-    prepared = []
-    for task in [Task.load(name) for name in tasks or Task.names()]:
+    prepared = _prepare_agents(agents or (), as_json)
+    for task in [Task.load(name) for name in tasks or ([] if agents else Task.names())]:
         if twin and not tasks and not task.config.twin:
             continue
         if not data_only:
@@ -64,6 +69,21 @@ def prepare(
             print(f"{task.name} ({edition}) is ready: instance {data.instance}")
     if as_json:
         print_json(prepared)
+
+
+def _prepare_agents(names: Sequence[str], as_json: bool) -> list[dict[str, str]]:
+    """Install the programs of agents; returns a row for each."""
+    from mlagentbench.agents.base import instantiate_agent, load_agent_class
+
+    rows = []
+    for agent_class in [load_agent_class(name) for name in names]:
+        agent = instantiate_agent(agent_class, 0)
+        agent.prepare()
+        if agent.program:
+            rows.append({"agent": agent.program.name, **agent.program.model_dump(exclude={"name"})})
+            if not as_json:
+                print(f"{agent.program.name} {agent.program.version} is installed")
+    return rows
 
 
 def baseline(

@@ -24,8 +24,19 @@ sys.exit({call}())
 """
 
 
-def lock_packages(packages: Sequence[str], interpreter: Interpreter, progress: ProgressCallback) -> str:
+def lock_packages(
+    packages: Sequence[str],
+    interpreter: Interpreter,
+    progress: ProgressCallback,
+    options: Sequence[str] = (),
+) -> str:
     """Return the lock of pinned packages and their dependencies; a file with hashes is the lock itself.
+
+    Args:
+        packages: The packages, or the path of one file.
+        interpreter: The Python that they are for.
+        progress: Receives a line for each stage.
+        options: Options of `pip install`, such as --no-deps.
 
     Raises:
         UsageError: A package has no version, or the file cannot be read.
@@ -36,11 +47,11 @@ def lock_packages(packages: Sequence[str], interpreter: Interpreter, progress: P
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"The lock {packages[0]} cannot be read: {error}") from error
     require_pinned(packages)
-    key = " ".join((interpreter.name, platform.machine(), *packages))
+    key = " ".join((interpreter.name, platform.machine(), *options, *packages))
 
     def resolve(folder: Path) -> str:
         progress(f"Resolving the packages of {packages[0]} (once)")
-        return "".join(sorted(resolve_packages("agent", packages, interpreter.executable)))
+        return "".join(sorted(resolve_packages("agent", [*options, *packages], interpreter.executable)))
 
     return ensure_lock(key, resolve)
 
@@ -62,12 +73,15 @@ def ensure_python_program(
     folder = cache_dir() / "runtimes" / f"agent-{short_hash(*identity)}"
     folder.parent.mkdir(exist_ok=True)
     build_once(folder, lambda building: _build(lock, interpreter, building, progress))
-    python = f"{FOLDER_INSIDE}/bin/python"
+    placeholders = {
+        "{python}": f"{FOLDER_INSIDE}/bin/python",
+        "{packages}": f"{FOLDER_INSIDE}/lib/{interpreter.name}/site-packages",
+    }
     library = interpreter.library_path_inside
     return InstalledProgram(
         mounts=(*_interpreter_mounts(interpreter), (folder, FOLDER_INSIDE)),
         lock=lock,
-        placeholders={"{python}": python},
+        placeholders=placeholders,
         environment={"LD_LIBRARY_PATH": library} if library.startswith(OTHER_PREFIX_INSIDE) else {},
     )
 

@@ -125,20 +125,21 @@ class PythonPreset(Preset):
 
     Attributes:
         python_packages: Its packages with {version}.
+        packages_alone: More packages, which are installed without what they require.
         python_version: The Python that it needs, as in `find_interpreter`.
     """
 
     python_packages: ClassVar[tuple[str, ...]]
+    packages_alone: ClassVar[tuple[str, ...]] = ()
     python_version: ClassVar[str] = ""
 
     def install(self) -> InstalledProgram:
         """Install it with pip."""
         interpreter = find_interpreter(self.python_version)
-        packages = [package.replace("{version}", self.version) for package in self.python_packages]
-        is_default = self.version == self.default_version
-        lock = (
-            self.lock_file().read_text()
-            if is_default
-            else lock_packages(packages, interpreter, print_progress)
-        )
+        if self.version == self.default_version:
+            return ensure_python_program(self.lock_file().read_text(), interpreter, print_progress)
+        lock = ""
+        for packages, options in ((self.python_packages, ()), (self.packages_alone, ("--no-deps",))):
+            pinned = [package.replace("{version}", self.version) for package in packages]
+            lock += lock_packages(pinned, interpreter, print_progress, options) if pinned else ""
         return ensure_python_program(lock, interpreter, print_progress)
