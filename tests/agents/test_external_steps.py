@@ -115,10 +115,10 @@ def test_the_page_of_the_run_shows_them(run: Run, tmp_path: Path) -> None:
 
 def test_findings_follow_from_the_tool_calls(run: Run) -> None:
     sentences = {finding.kind: finding for finding in collect_findings(run)}
-    repeated = sentences["repeated_action"]
+    repeated = sentences["repeated-action"]
     assert repeated.steps == (3, 4) and "'bash python train.py' ran 2 times" in repeated.sentence
-    assert "helper.py was changed in step 5" in sentences["unexecuted_edit"].sentence
-    assert "1.75" in sentences["unsupported_claim"].sentence
+    assert "helper.py was changed in step 5" in sentences["unexecuted-edit"].sentence
+    assert "1.75" in sentences["unsupported-claim"].sentence
 
 
 def test_inspect_gets_one_message_for_each_call_and_each_result(run: Run, tmp_path: Path) -> None:

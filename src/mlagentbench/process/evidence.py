@@ -30,6 +30,11 @@ class Evidence:
         return self.run.result is not None and not self.run.is_fault
 
     @cached_property
+    def has_tool_calls(self) -> bool:
+        """Whether the agent is an external program that acts by tool calls."""
+        return any(step.call.tool_calls for step in self.steps)
+
+    @cached_property
     def changes(self) -> dict[int, ManifestLine]:
         """Workspace changes by step; steps without changes are missing."""
         manifest = Manifest(self.run.folder.path / "snapshots" / "manifest.jsonl")

@@ -40,7 +40,8 @@ def unexecuted_edit(evidence: Evidence) -> Iterator[RuleMatch]:
 def _executed_scripts(evidence: Evidence, step: Step, state: State, pending: set[str]) -> set[str]:
     """The scripts that a step ran: those named in its call, those named in them, and so on."""
     if step.call.action == EXTERNAL_COMMAND and not step.call.tool_calls:
-        return pending  # it is unknown what the program ran
+        # It is unknown what the program ran, unless it is one that acts by tool calls.
+        return set() if evidence.has_tool_calls else pending
     scripts = {path for path in state if path.endswith(".py") and state[path].kind == "file"}
     call = shell_commands(step) or " ".join(map(str, step.call.args.values()))
     executed = _scripts_named_in(call, scripts)
