@@ -8,7 +8,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 from mlagentbench.errors import UsageError
-from mlagentbench.runtimes.base import require_pinned, write_environment
+from mlagentbench.runtimes.base import write_environment
 from mlagentbench.runtimes.install import install_packages
 from mlagentbench.runtimes.interpreters import OTHER_PREFIX_INSIDE, Interpreter
 from mlagentbench.runtimes.locks import LOCKED_INSTALL_OPTIONS, resolve_packages
@@ -30,7 +30,7 @@ def lock_packages(
     progress: ProgressCallback,
     options: Sequence[str] = (),
 ) -> str:
-    """Return the lock of pinned packages and their dependencies; a file with hashes is the lock itself.
+    """Return the lock of packages and their dependencies; a file with hashes is the lock itself.
 
     Args:
         packages: The packages, or the path of one file.
@@ -39,14 +39,16 @@ def lock_packages(
         options: Options of `pip install`, such as --no-deps.
 
     Raises:
-        UsageError: A package has no version, or the file cannot be read.
+        SandboxFault: There are no such packages.
+        UsageError: The file cannot be read.
     """
     if len(packages) == 1 and packages[0].endswith(".txt"):
         try:
             return Path(packages[0]).read_text()
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"The lock {packages[0]} cannot be read: {error}") from error
-    require_pinned(packages)
+    if not packages:
+        return ""
     key = " ".join((interpreter.name, platform.machine(), *options, *packages))
 
     def resolve(folder: Path) -> str:
@@ -91,8 +93,10 @@ def _build(lock: str, interpreter: Interpreter, folder: Path, progress: Progress
     requirements = folder / "requirements.txt"
     requirements.write_text(lock)
     packages = folder / "lib" / interpreter.name / "site-packages"
-    arguments = [*LOCKED_INSTALL_OPTIONS, "-r", str(requirements)]
-    install_packages("agent", arguments, packages, progress, interpreter.executable)
+    packages.mkdir(parents=True)
+    if lock.strip():
+        arguments = [*LOCKED_INSTALL_OPTIONS, "-r", str(requirements)]
+        install_packages("agent", arguments, packages, progress, interpreter.executable)
     write_environment(folder, interpreter.name, interpreter.version, interpreter.prefix_inside)
     _write_console_scripts(folder / "bin", packages)
     os.sync()

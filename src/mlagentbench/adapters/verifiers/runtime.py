@@ -20,7 +20,8 @@ from mlagentbench.errors import Fault
 from mlagentbench.formatting import print_progress
 from mlagentbench.records import Call, Result
 from mlagentbench.runner.session import Session
-from mlagentbench.runtimes.base import Runtime, ensure_package_runtime
+from mlagentbench.runtimes.interpreters import find_interpreter
+from mlagentbench.runtimes.python_programs import ensure_python_program, lock_packages
 from mlagentbench.sandbox.programs import endpoint_bridge
 from mlagentbench.system.cache import temporary_dir
 
@@ -99,14 +100,13 @@ class BubblewrapRuntime(VerifiersRuntime):  # type: ignore[misc]  # verifiers is
     ) -> list[str]:
         """Mount the packages that a script declares: nothing can be installed inside."""
         text = script.decode() if isinstance(script, bytes) else script
-        packages = await asyncio.to_thread(ensure_package_runtime, read_dependencies(text), print_progress)
-        await self._mount_packages(packages)
+        await self._mount_packages(await asyncio.to_thread(install_dependencies, text))
         path = f"{self.scripts_dir}/{sha256(text.encode()).hexdigest()}.py"
         await self.write(path, text.encode())
         return [f"{PROGRAM_PACKAGES}/bin/python", path]
 
-    async def _mount_packages(self, packages: Runtime) -> None:
-        mount = (packages.folder, PROGRAM_PACKAGES)
+    async def _mount_packages(self, folder: Path) -> None:
+        mount = (folder, PROGRAM_PACKAGES)
         if mount in self._commands.spec.mounts:
             return
         if any(inside == PROGRAM_PACKAGES for _, inside in self._commands.spec.mounts):
@@ -144,6 +144,13 @@ class BubblewrapRuntime(VerifiersRuntime):  # type: ignore[misc]  # verifiers is
 def nominal_config(runtime: str) -> ApptainerConfig:
     """What verifiers records as the configuration of the runtime."""
     return ApptainerConfig(image=f"mlagentbench-bwrap/{runtime}", workdir="/workspace")
+
+
+def install_dependencies(script: str) -> Path:
+    """Install the packages that a script declares, locked and cached, and return their environment."""
+    interpreter = find_interpreter()
+    lock = lock_packages(read_dependencies(script), interpreter, print_progress)
+    return ensure_python_program(lock, interpreter, print_progress).mounts[-1][0]
 
 
 def read_dependencies(script: str) -> list[str]:
