@@ -89,7 +89,8 @@ def test_episodes_are_rewarded_by_our_grader_and_are_run_folders(evaluate, toy, 
 def test_the_answers_are_unreadable_from_inside(evaluate, toy):
     data = prepare_data(Task.load(str(toy)), "open", ignore_progress)
     search = "find / \\( -name answers.csv -o -name seed.json -o -name run.json \\) 2>/dev/null"
-    attack = f"{search}; cat {data.private}/answers.csv 2>&1; cat /proc/*/environ | tr '\\0' '\\n' | grep -c KEY; id -u"
+    keys = "cat /proc/*/environ | tr '\\0' '\\n' | grep -c KEY"
+    attack = f"{search}; cat {data.private}/answers.csv 2>&1; {keys}; id -u"
     with Policy(attack) as policy:
         (record,) = evaluate(policy, [str(toy)])
     (output,) = policy.outputs
