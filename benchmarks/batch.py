@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from overhead import Figure, report
+from overhead import BareRecorder, Figure, median_seconds, report
 
 from mlagentbench.runner.batch.batch_status import BatchFollower
 from mlagentbench.runner.batch.folder import BatchFolder, BatchRecord
@@ -25,7 +25,7 @@ from mlagentbench.runner.folder import RunFolder
 
 TOY = str(Path(__file__).parents[1] / "tests" / "toy")
 RUNS, STEPS, QUEUED_JOBS = 100, 50, 1000
-MIN_STEPS_PER_S = 300
+MIN_STEPS_PER_S, MAX_MEMORY_MB = 500, 150
 
 
 def ignore(line: object) -> None:
@@ -57,7 +57,9 @@ def measure_concurrent_runs(folder: Path) -> Iterator[Figure]:
             "limits": {"steps": STEPS},
         }
     )
+    started_cpu = time.process_time()
     outcome = run_batch(folder / "concurrent", plan, assign_gpus_to_slots(RUNS, ""), ignore, ignore)
+    cpu_ms = (time.process_time() - started_cpu) / RUNS / STEPS * 1000
     assert (
         all(result.steps == STEPS and result.valid for result in outcome.results)
         and len(outcome.results) == RUNS
@@ -67,8 +69,14 @@ def measure_concurrent_runs(folder: Path) -> Iterator[Figure]:
     last = max((folder / "trace.jsonl").stat().st_mtime for folder in folders)
     rate = RUNS * STEPS / (last - started_at)
     title = f"{RUNS} concurrent runs of {STEPS} steps: {rate:.0f} steps/s, one in"
-    yield Figure(title, 1000 / rate, "ms", 1000 / MIN_STEPS_PER_S)
-    yield Figure("memory of the harness meanwhile", process_memory_mb("VmHWM"), "MB", 400)
+    memory = process_memory_mb("VmHWM")
+    bare_ms = median_seconds(BareRecorder(folder / "bare").write, 200) * 1000
+    name = "the same files and lines, written by hand"
+    yield Figure(title, 1000 / rate, "ms", 1000 / MIN_STEPS_PER_S, bare_ms, name)
+    yield Figure(
+        "processor time of each step, with its share of the run", cpu_ms, "ms", 1000 / MIN_STEPS_PER_S
+    )
+    yield Figure("memory of the harness meanwhile", memory, "MB", MAX_MEMORY_MB)
     total = max((folder / "result.json").stat().st_mtime for folder in folders) - started_at
     yield Figure("the same with grading, per run", total / RUNS * 1000, "ms", 3000)
 
@@ -150,6 +158,17 @@ def measure_start(folder: Path) -> Iterator[Figure]:
         )
         seconds.append(min(path.stat().st_mtime for path in out.glob("*/run.json")) - started_at)
     yield Figure("start of a batch, up to its first run", sorted(seconds)[2], "s", 1, bare, "--help")
+    seconds = []
+    for number in range(5):
+        out = folder / f"run-{number}"
+        started_at = time.time()
+        options = ["--agent", "baseline", "--steps", "1", "--out", str(out)]
+        subprocess.run(
+            [sys.executable, "-m", "mlagentbench", "run", TOY, *options], check=True, capture_output=True
+        )
+        step = RunFolder(out).steps()[0]
+        seconds.append((out / "trace.jsonl").stat().st_mtime - step.seconds - started_at)
+    yield Figure("start of a run, up to its first step", sorted(seconds)[2], "s", 1, bare, "--help")
 
 
 PARTS = {"concurrent": measure_concurrent_runs, "queue": measure_queue, "start": measure_start}
