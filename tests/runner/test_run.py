@@ -307,7 +307,7 @@ def test_a_task_without_a_baseline_is_scored_without_a_verdict(
     grader = f"# {uuid.uuid4()}: nobody ever measured with this one\n{(toy / 'grade.py').read_text()}"
     folder = variant({"task.toml": toml, "grade.py": grader})
     result = play(win, setup=prepare_setup(str(folder), "open", "bwrap", lambda line: None))
-    assert (result.score, result.valid, result.success) == (0.0, True, False)
+    assert (result.score, result.valid, result.success) == (0.0, True, None)
     assert (
         result.baseline is None
         and "No baseline is known. Measure it with: mlagentbench baseline" in result.note
