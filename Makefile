@@ -19,7 +19,14 @@ BRIDGES := harbor verifiers
 BRIDGE_PYTHON := 3.12
 # Without bytecode, each of the thousands of processes of the tests would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
-SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+# Installs a Debian package, or says what is missing: without root, sudo or apt-get a person has to do it.
+APT := apt_install() { \
+  if [ "$$(id -u)" = 0 ]; then sudo=; else sudo=sudo; fi; \
+  if ! command -v apt-get >/dev/null || { [ -n "$$sudo" ] && ! command -v sudo >/dev/null; }; then \
+    echo "make: $$1 is missing. Install it and run make again: with apt, as root: apt-get install $$1;" \
+      "with dnf: dnf install $$1; with pacman: pacman -S $$1" >&2; exit 1; fi; \
+  echo "make: installing $$1 ($$2)"; \
+  $$sudo apt-get update -qq && $$sudo apt-get install -y -qq --no-install-recommends $$1 >/dev/null; }; apt_install
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-as-user test-all test-bridges test-agents test-setup check docs format prepare prove audit soak fuzz bench gallery lock audit-packages bubblewrap chromium clean
@@ -106,12 +113,10 @@ prepare: .venv/installed bubblewrap  ## download and split the data of all tasks
 	@$(BIN)/mlagentbench prepare
 
 bubblewrap:
-	@command -v bwrap >/dev/null || { echo "make: installing bubblewrap (isolates agents)"; \
-	  $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq bubblewrap >/dev/null; }
+	@command -v bwrap >/dev/null || { $(APT) bubblewrap "isolates agents"; }
 
 chromium:
-	@command -v chromium >/dev/null || { echo "make: installing chromium (tests HTML pages)"; \
-	  $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
+	@command -v chromium >/dev/null || { $(APT) chromium "tests HTML pages"; }
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

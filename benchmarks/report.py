@@ -2,10 +2,12 @@
 
     python benchmarks/report.py [--json] [--runs 1000] [--keep FOLDER]
 
-Exits with 1 if a figure is over its limit. One run of 50 steps is real; the others are copies of its folder
-with other agents, tasks, seeds and results. --keep leaves the runs and the report in a folder.
+Exits with 1 if a figure is over its limit, or if the report contains fewer runs than there are. One run of
+50 steps is real; the others are copies of its folder with other agents, tasks, seeds and results. --keep
+leaves the runs and the report in a folder.
 """
 
+import json
 import os
 import random
 import shutil
@@ -14,6 +16,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from overhead import Figure, main_with_folder
 
@@ -130,15 +133,20 @@ def draw_result(spec: RunSpec, template: Result, random_source: random.Random) -
     return base.replace(score=score, valid=True, **verdict.model_dump())
 
 
-def measure_command(command: list[str]) -> tuple[float, float]:
-    """The seconds of a command, and the peak MB of it and its children (shared memory counts once)."""
+def measure_command(command: list[str]) -> tuple[float, float, bytes]:
+    """The seconds of a command, the peak MB of it and its children, and what it printed.
+
+    Shared memory counts once.
+    """
     started, peak_kb = time.perf_counter(), 0.0
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    while child.poll() is None:
-        peak_kb = max(peak_kb, sum(proportional_kb(pid) for pid in process_tree(child.pid)))
-        time.sleep(0.05)
-    assert child.returncode == 0
-    return time.perf_counter() - started, peak_kb / 1024
+    with TemporaryFile() as output:
+        child = subprocess.Popen(command, stdout=output)
+        while child.poll() is None:
+            peak_kb = max(peak_kb, sum(proportional_kb(pid) for pid in process_tree(child.pid)))
+            time.sleep(0.05)
+        assert child.returncode == 0
+        output.seek(0)
+        return time.perf_counter() - started, peak_kb / 1024, output.read()
 
 
 def process_tree(pid: int) -> list[int]:
@@ -162,7 +170,9 @@ def measure(folder: Path, count: int) -> Iterator[Figure]:
     runs, site = folder / "runs", folder / "site"
     copy_runs(create_run(folder / "original"), runs, count)
     command = [sys.executable, "-m", "mlagentbench", "report", str(runs), "-o", str(site)]
-    seconds, memory = measure_command(command)
+    seconds, memory, written = measure_command([*command, "--json"])
+    # A report that counts copies as one run would be fast, and would measure nothing.
+    yield Figure("runs that the report lacks", count - json.loads(written)["runs"], "runs", 0)
     title = f"report over {count:,} runs of {STEPS} steps"
     yield Figure(title, seconds, "s", 60)
     yield Figure("peak memory of all its processes", memory, "MB", 1000)

@@ -183,7 +183,7 @@ def test_the_mcp_example_runs(toy: Path, tmp_path: Path) -> None:
 
 def test_the_notebook_renders_a_run(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = run(str(toy), Repeating, out=tmp_path / "run")
-    monkeypatch.setenv("RUN", result.folder)
+    monkeypatch.setenv("RUN", str(result.folder))
     shown = execute_notebook(EXAMPLES / "look_at_a_run.ipynb")
     assert "no success: not 10% better than the starter" in shown[1]
     assert "Execute Script train.py" in shown[2] and "5.00</div>" in shown[3]

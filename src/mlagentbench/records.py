@@ -1,5 +1,6 @@
 """Records: everything that crosses a file or a process. Frozen, validated, stored as JSON."""
 
+from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -356,7 +357,7 @@ class Result(Record):
     trace: str = ""
     calls: str = ""
     hashes: Hashes
-    folder: str = ""
+    folder: Path = Path()
 
     @model_validator(mode="before")
     @classmethod

@@ -141,6 +141,20 @@ def test_two_agents_of_one_batch_are_selected_by_name_and_a_folder_of_several_is
         select_sides("a", "c", [tmp_path / "runs"])
 
 
+def test_the_name_of_an_agent_is_enough_if_it_is_unique(make_runs: MakeRuns, tmp_path: Path) -> None:
+    make_runs("plain", "one", 0.5)
+    make_runs("tuned", "one", 0.5, options={"rounds": 3})
+    make_runs("asked", "one", 0.5, model="small")
+    folder = [tmp_path / "runs"]
+    assert [run.agent_label for run in select_sides("tuned", "plain", folder)[0]] == ["tuned (rounds 3)"]
+    assert [run.agent_label for run in select_sides("asked", "plain", folder)[0]] == ["asked small"]
+    make_runs("asked", "two", 0.5, model="large")
+    with pytest.raises(
+        UsageError, match=r"several agents 'asked'\. Name one: 'asked large', 'asked small'\."
+    ):
+        select_sides("asked", "plain", folder)
+
+
 def test_the_same_agent_in_two_folders_is_labeled_by_folder(make_runs: MakeRuns, tmp_path: Path) -> None:
     before, after = tmp_path / "before", tmp_path / "after"
     for folder, improvement in ((before, 0.0), (after, 0.5)):

@@ -159,3 +159,22 @@ def test_short_runs_with_the_same_trace_are_different_runs(make: MakeRun, change
 
 def test_names_are_escaped_in_markdown_tables() -> None:
     assert list(markdown_lines([{"agent": "a|b<img>\n*"}]))[-1] == "| a\\|b\\<img\\> \\* |"
+
+
+def test_runs_of_different_tasks_are_never_the_same_run(make: MakeRun, tmp_path: Path) -> None:
+    for task in ("one", "two"):
+        make(0.5, task=task, id="shared", trace="t" * 64)
+    assert [run.task for run in read_runs([tmp_path / "runs"])] == ["one", "two"]
+
+
+@pytest.mark.parametrize("file", ["run.json", "result.json"])
+def test_one_damaged_run_does_not_hide_the_others(make: MakeRun, tmp_path: Path, cli: Cli, file: str) -> None:
+    runs = [make(0.5, agent=agent, trace=agent * 10) for agent in ("one", "two", "three")]
+    damaged = runs[1].folder.path / file
+    damaged.write_text("{")
+    completed = cli("leaderboard", tmp_path / "runs", "--json")
+    assert completed.returncode == 0, completed.stderr
+    assert {place["agent"] for place in json.loads(completed.stdout)["places"]} == {"one", "three"}
+    assert completed.stderr.startswith(f"Skipped a damaged run: {damaged} is damaged: ")
+    refused = cli("leaderboard", runs[1].folder.path)
+    assert refused.returncode == 2 and f"{damaged} is damaged" in refused.stderr

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -124,6 +125,44 @@ def test_a_false_claim_is_exit_code_one(call: CallCommand, setup: Setup, tmp_pat
     path.write_text(json.dumps({**json.loads(path.read_text()), "success": True}))
     code, out, _ = call("verify", tmp_path / "run")
     assert code == 1 and "FAIL  result.json: success: recorded True, recomputed False" in out
+
+
+def test_verify_takes_a_folder_of_runs_and_ends_with_a_summary(
+    call: CallCommand, setup: Setup, tmp_path: Path
+) -> None:
+    for name in ("good", "false", "damaged"):
+        start_run(setup, "nothing", tmp_path / "runs" / name)
+    code, out, _ = call("verify", tmp_path / "runs" / "good")
+    assert code == 0 and re.fullmatch(r"\d+ checks, all hold", out.splitlines()[-1])
+    code, out, _ = call("verify", tmp_path / "runs")
+    assert code == 0 and out.splitlines()[-1] == "3 runs: 3 hold, 0 fail, 0 unfinished"
+    path = tmp_path / "runs" / "false" / "result.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "success": True}))
+    (tmp_path / "runs" / "damaged" / "run.json").write_text("{")
+    start_run(setup, "nothing", tmp_path / "runs" / "late")
+    (tmp_path / "runs" / "late" / "result.json").unlink()
+    code, out, _ = call("verify", tmp_path / "runs")
+    assert code == 1 and out.splitlines()[-1] == "4 runs: 1 hold, 2 fail, 1 unfinished"
+    assert "FAIL  false\n      result.json: success: recorded True, recomputed False\n" in out
+    assert re.search(r"FAIL  damaged\n      .*run\.json is damaged", out) and "unfinished  late" in out
+    assert "ok    good\n" in out
+    code, out, _ = call("verify", tmp_path / "runs", "--json")
+    assert [row["status"] for row in json.loads(out)] == ["FAIL", "FAIL", "ok", "unfinished"]
+
+
+def test_baseline_prints_the_line_for_task_toml_and_what_success_needs(
+    call: CallCommand, toy: Path, variant: Callable[..., Path]
+) -> None:
+    code, out, _ = call("baseline", toy, "-n", 2)
+    lines = out.splitlines()
+    assert code == 0 and lines[1] == "For task.toml, below [editions.open.levels]:"
+    assert tomllib.loads(lines[2])["starter"].keys() == {"mean", "sd", "n", "hardware"}
+    assert lines[3] == "Success needs less than 4.5, beyond noise." and len(lines) == 4
+    toml = (toy / "task.toml").read_text()
+    hard = toml.replace('"mean absolute error"', '"accuracy"').replace('"lower"', '"higher"')
+    grader = "def grade(submission, private):\n    return 0.95\n"
+    code, out, _ = call("baseline", variant({"task.toml": hard, "grade.py": grader}), "-n", 2)
+    assert code == 0 and "No score can be a success: the starter scores 0.95" in out.splitlines()[-1]
 
 
 def test_a_fault_is_a_result_and_exit_code_one(

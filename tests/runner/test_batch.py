@@ -263,6 +263,8 @@ def test_without_a_terminal_every_finished_run_is_a_line_and_results_are_json(
     assert lines[0] == "0 of 2 done (0 success, 0 invalid), 2 queued"
     assert sum("invalid: submission.csv is missing (submitted after 1 steps" in line for line in lines) == 2
     assert lines[-2] == "2 of 2 done (0 success, 2 invalid)"
+    out = tmp_path / "out"
+    assert lines[-1] == f"write a report with: mlagentbench report {out} -o {out}-report"
     for arguments, message in {
         ("batch",): "Pass --out FOLDER",
         (

@@ -99,7 +99,8 @@ def test_kills_at_random_moments_change_no_result(
             stdout, stderr = batch.communicate(timeout=60)
         assert batch.returncode == 0, stderr
         assert [result["folder"] for result in json.loads(stdout)] == [
-            result.folder.replace("/undisturbed/", f"/{out.name}/") for result in undisturbed.results
+            Path(str(result.folder).replace("/undisturbed/", f"/{out.name}/"))
+            for result in undisturbed.results
         ]
         for result in undisturbed.results:
             assert comparable_record(Path(result.folder)) == comparable_record(out / Path(result.folder).name)

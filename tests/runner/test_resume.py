@@ -177,14 +177,15 @@ for left in count(1):
 """
 
 
+def chat(env: Environment) -> None:
+    for number in range(4):
+        reply = env.ask([Message(role="user", text=f"{number}?")]).text
+        env.step(Call(action="Write File", args={"file_name": "a", "content": reply}))
+
+
 def test_a_kill_anywhere_in_a_rewind_leaves_a_finished_run_or_one_that_can_be_resumed(
     play: Play, tmp_path: Path
 ) -> None:
-    def chat(env: Environment) -> None:
-        for number in range(4):
-            reply = env.ask([Message(role="user", text=f"{number}?")]).text
-            env.step(Call(action="Write File", args={"file_name": "a", "content": reply}))
-
     words = ["one", "two", "three", "four"]
     done = play(chat, models={"main": FakeModel(words)})
     subprocess.run([sys.executable, "-c", KILL_DURING_REWIND, str(tmp_path / "run")], check=True)
@@ -209,9 +210,69 @@ def test_a_damaged_record_is_not_changed_by_a_rewind(play: Play, tmp_path: Path)
     lines = manifest.read_bytes().splitlines(keepends=True)
     manifest.write_bytes(b"".join([*lines[:3], b"?\n", *lines[4:]]))
     folder = RunFolder(tmp_path / "run")
+    for step in (None, 4, 3):
+        with pytest.raises(Fault, match="line 4 is damaged"):
+            folder.rewind(step)
+        assert folder.result and len(folder.steps()) == 4
+    folder.rewind(2)  # cuts off what is damaged
+    assert folder.result is None and len(folder.steps()) == 2
+    assert manifest.read_bytes() == b"".join(lines[:3])
+
+
+def test_a_run_is_resumed_before_a_damaged_line_of_its_trace(play: Play, tmp_path: Path, cli: Cli) -> None:
+    play(act("1", "2", "3", "4"))
+    trace = tmp_path / "run" / "trace.jsonl"
+    lines = trace.read_bytes().splitlines(keepends=True)
+    trace.write_bytes(b"".join([*lines[:2], lines[2][:40] + b"\n", *lines[3:]]))
+    for step in (None, 3):
+        with pytest.raises(Fault, match=r"line 3 is damaged.*\. To continue before it: --from-step 2$"):
+            RunFolder(tmp_path / "run").rewind(step)
+    result = play(act("1", "2", "3", "4"), from_step=2)
+    assert (result.steps, len(RunFolder(tmp_path / "run").steps())) == (4, 4)
+
+
+def test_a_damaged_model_call_after_the_named_step_is_cut_off(play: Play, tmp_path: Path) -> None:
+    words = ["one", "two", "three", "four"]
+    play(chat, models={"main": FakeModel(words)})
+    calls = tmp_path / "run" / "model_calls.jsonl"
+    lines = calls.read_bytes().splitlines(keepends=True)
+    calls.write_bytes(b"".join([*lines[:3], b"{}\n"]))
     with pytest.raises(Fault, match="line 4 is damaged"):
-        folder.rewind(2)
-    assert folder.result and len(folder.steps()) == 4
+        RunFolder(tmp_path / "run").rewind()
+    RunFolder(tmp_path / "run").rewind(2)
+    assert len(list(RunFolder(tmp_path / "run").calls())) == 2
+
+
+def test_a_deleted_object_of_a_snapshot_is_noticed_before_the_run_is_resumed(
+    cli: Cli, toy: Path, tmp_path: Path
+) -> None:
+    assert cli("run", toy, "--agent", "baseline", "--out", tmp_path / "run").returncode == 0
+    before = (tmp_path / "run" / "result.json").read_bytes()
+    state = RunFolder(tmp_path / "run").open_store(writable=False).state(1)
+    digest = state["submission.csv"].hash
+    for path in (tmp_path / "run" / "snapshots" / "objects" / digest[:2]).glob(f"{digest[2:]}*"):
+        path.unlink()
+    refused = cli("resume", tmp_path / "run", "--from-step", 1)
+    assert refused.returncode == 2 and refused.stderr.count("\n") == 1, refused.stderr
+    assert "the stored content of submission.csv is missing. Resume it with --from-step 0." in refused.stderr
+    assert (tmp_path / "run" / "result.json").read_bytes() == before
+    assert cli("resume", tmp_path / "run", "--from-step", 0).returncode == 0
+
+
+def test_a_moved_task_folder_is_asked_for_by_name(
+    cli: Cli, variant: Callable[..., Path], tmp_path: Path
+) -> None:
+    task = variant({})
+    assert cli("run", task, "--agent", "baseline", "--out", tmp_path / "run").returncode == 0
+    moved = (tmp_path / "elsewhere").joinpath("toy")
+    moved.parent.mkdir()
+    task.rename(moved)
+    for command in (("resume", "--from-step", 1), ("grade",), ("verify",)):
+        refused = cli(command[0], tmp_path / "run", *command[1:])
+        assert refused.returncode == 2 and f"The task folder {task} is not there" in refused.stderr
+        assert refused.stderr.endswith("Pass its new place with --task FOLDER.\n")
+        done = cli(command[0], tmp_path / "run", *command[1:], "--task", moved)
+        assert done.returncode == 0, done.stderr
 
 
 def test_a_finished_run_is_not_resumed_by_accident(toy: Path, tmp_path: Path, cli: Cli) -> None:

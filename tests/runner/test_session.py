@@ -38,6 +38,7 @@ def repl(command: str) -> Call:
 
 def test_a_session_writes_the_same_folder_as_a_run(setup: Setup, tmp_path: Path) -> None:
     with open_session(setup, "outside-program", tmp_path / "run", seed=3) as session:
+        assert session.folder == tmp_path / "run"
         assert (session.done, session.result, session.remaining_budget) == (
             False,
             None,
@@ -51,6 +52,7 @@ def test_a_session_writes_the_same_folder_as_a_run(setup: Setup, tmp_path: Path)
     result = session.result
     assert result and (result.ending, result.score, result.success) == ("submitted", 0.0, True)
     assert (result.agent, result.seed, result.steps) == ("outside-program", 3, 2)
+    assert result.folder == tmp_path / "run"
     folder = RunFolder(tmp_path / "run")
     assert folder.result == result
     assert [check.what for check in verify_run(folder, setup) if not check.holds] == []

@@ -1,6 +1,8 @@
 """Runtimes are installed with uv or pip, with the same result."""
 
 import os
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from hashlib import sha256
@@ -54,6 +56,39 @@ def install_locked(wheels: Path, target: Path, tmp_path: Path) -> Install:
         return lines
 
     return run
+
+
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        (["Collecting a", "ERROR: No matching distribution"], "ERROR: No matching distribution"),
+        (["ERROR: Exception:", "Traceback", "ValueError: odd"], "ValueError: odd"),
+        ([], "no output"),
+    ],
+)
+def test_the_reason_of_a_failed_installation_is_the_line_that_says_it(output: list[str], reason: str) -> None:
+    assert install._find_reason(output) == reason
+
+
+def test_a_full_disk_is_named(wheels: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    program = (
+        "from pathlib import Path\nfrom mlagentbench.runtimes.install import install_packages\n"
+        f"install_packages('small', ['tiny==1.0'], Path({str(cache / 'target')!r}), print)"
+    )
+    with zipfile.ZipFile(wheels / "tiny-1.0-py3-none-any.whl", "a") as wheel:
+        wheel.writestr("large.bin", os.urandom(4 << 20))
+    small_disk = ["bwrap", "--dev-bind", "/", "/", "--size", str(1 << 20), "--tmpfs", str(cache)]
+    environment = {**os.environ, "MLAGENTBENCH_HOME": str(cache)}
+    done = subprocess.run(
+        [*small_disk, sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+    assert f"Cannot build the runtime small: the disk is full: 0.0 GB are free in {cache}." in done.stderr
 
 
 def used_uv(lines: list[str]) -> bool:

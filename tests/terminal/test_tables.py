@@ -1,11 +1,12 @@
 """Tables in a terminal and in a pipe: nothing is lost, and nothing in a cell controls the terminal."""
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from mlagentbench.terminal.lists import MAX_CELL_CHARS, show_table
+from mlagentbench.terminal.lists import MAX_CELL_CHARS, collect_rows, show_list, show_table
 
 ROWS: list[dict[str, Any]] = [
     {"name": "short", "what_it_does": "reads a file", "runs": 3},
@@ -30,12 +31,17 @@ class Terminal:
         return True
 
 
-def show_in_terminal(monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]], columns: int) -> list[str]:
+def show_in_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+    rows: list[dict[str, Any]],
+    columns: int,
+    show: Callable[[list[dict[str, Any]]], None] = show_table,
+) -> list[str]:
     terminal = Terminal()
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stdout", terminal)
-    show_table(rows)
+    show(rows)
     return terminal.text.splitlines()
 
 
@@ -83,3 +89,17 @@ def test_a_terminal_that_is_too_narrow_for_all_columns_still_shows_every_value(
     row = {f"column_{number}": f"value-{number}" for number in range(12)}
     text = "\n".join(show_in_terminal(monkeypatch, [row], 20))
     assert all(value in text for value in row.values())
+
+
+@pytest.mark.parametrize(("columns", "left_out"), [(80, "ceiling"), (120, "open edition"), (300, "")])
+def test_the_list_of_tasks_fits_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, columns: int, left_out: str
+) -> None:
+    lines = show_in_terminal(monkeypatch, collect_rows("tasks"), columns, show_list)
+    assert max(map(len, lines[:-1])) <= columns
+    for name in ("house-price", "identify-contrails", "starter", "reference"):
+        assert any(name in line for line in lines)
+    if left_out:
+        assert lines[-1].startswith("Not shown in this terminal: paper edition") and left_out in lines[-1]
+    else:
+        assert "Not shown" not in lines[-1]

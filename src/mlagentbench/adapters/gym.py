@@ -167,7 +167,7 @@ class ResearchEnv(gymnasium.Env[str, str]):
             "failed": bool(steps) and steps[-1].failed,
             "steps_left": env.spec.limits.steps - len(steps),
             "seconds_left": env.seconds_left,
-            "folder": str(self._session.folder.path),
+            "folder": str(self._session.folder),
             "text": text,
         }
 

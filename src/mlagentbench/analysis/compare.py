@@ -126,11 +126,16 @@ def select_sides(a: str, b: str, within: Sequence[Path]) -> tuple[list[Run], lis
 
 
 def _runs_of(agent: str, runs: Sequence[Run]) -> list[Run]:
-    selected = [run for run in runs if run.agent_label == agent]
-    if not selected:
-        names = ", ".join(sorted({run.agent_label for run in runs}))
-        raise UsageError(f"No runs of agent {agent!r}. Available: {names}.")
-    return selected
+    """The runs of an agent, by its label, or by the beginning of only one label, such as its name."""
+    labels = sorted({run.agent_label for run in runs})
+    matching = [label for label in labels if label == agent] or [
+        label for label in labels if label.startswith((f"{agent} ", f"{agent}.py"))
+    ]
+    if len(matching) > 1:
+        raise UsageError(f"There are several agents {agent!r}. Name one: {', '.join(map(repr, matching))}.")
+    if not matching:
+        raise UsageError(f"No runs of agent {agent!r}. Available: {', '.join(labels)}.")
+    return [run for run in runs if run.agent_label == matching[0]]
 
 
 def _group_by_key(runs: Sequence[Run]) -> dict[ComparisonKey, RunValues]:

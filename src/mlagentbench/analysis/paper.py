@@ -17,12 +17,6 @@ class PaperTable(Record):
     agents: tuple[str, ...]
     cells: dict[str, dict[str, float]]
 
-    @property
-    def averages(self) -> dict[str, float]:
-        """The mean of each agent over all tasks, each with the same weight."""
-        rows = self.cells.values()
-        return {agent: sum(row[agent] for row in rows) / len(rows) for agent in self.agents}
-
 
 @cache
 def load_success_rates() -> PaperTable:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from mlagentbench.errors import UsageError
+from mlagentbench.errors import Fault, UsageError
 from mlagentbench.formatting import print_progress
 from mlagentbench.records import AgentSpec, Result, RunSpec, Step
 from mlagentbench.runner.folder import RunFolder
@@ -75,24 +75,57 @@ def describe_agent(spec: AgentSpec) -> str:
 
 
 def read_runs(paths: Sequence[Path]) -> list[Run]:
-    """Read all runs below these folders, in order, without duplicates.
+    """Read all runs below these folders, in order, without duplicates. Damaged runs are named and skipped.
 
     Args:
         paths: Run folders, batch folders, or folders that contain them.
 
     Raises:
-        UsageError: A path is not a folder, or there are no runs.
+        UsageError: A path is not a folder, or there are no runs, or all of them are damaged.
     """
     runs: dict[Path, Run] = {}
+    problems: list[UsageError] = []
     for path in paths:
         if not path.is_dir():
             raise UsageError(f"No such folder: {path}")
         for run_path in find_run_folders(path):
-            folder = RunFolder(run_path)
-            runs[folder.path] = Run(folder, folder.result)
+            try:
+                folder = RunFolder(run_path)
+                runs[folder.path] = Run(folder, folder.result)
+            except UsageError as error:
+                problems.append(error)
+    if problems and not runs:
+        raise problems[0]
     if not runs:
         raise UsageError(f"No runs found below {', '.join(str(path) for path in paths)}")
+    for problem in problems:
+        print_progress(f"Skipped a damaged run: {problem}")
     return _drop_duplicates(list(runs.values()))
+
+
+def drop_damaged_records(runs: Sequence[Run]) -> list[Run]:
+    """Keep the runs whose steps and model calls can be read; name the others.
+
+    Raises:
+        UsageError: All of them are damaged.
+    """
+    problems = {run.folder.path: _find_damage(run.folder) for run in runs}
+    damaged = [problem for problem in problems.values() if problem]
+    if len(damaged) == len(problems):
+        raise UsageError(damaged[0])
+    for problem in damaged:
+        print_progress(f"Skipped a damaged run: {problem}")
+    return [run for run in runs if not problems[run.folder.path]]
+
+
+def _find_damage(folder: RunFolder) -> str:
+    try:
+        folder.steps()
+        for _ in folder.calls():
+            pass
+    except Fault as fault:
+        return str(fault)
+    return ""
 
 
 def _drop_duplicates(runs: Sequence[Run]) -> list[Run]:
@@ -110,11 +143,12 @@ def _drop_duplicates(runs: Sequence[Run]) -> list[Run]:
 
 
 def _fingerprints(run: Run) -> set[str]:
-    """What identifies a run: its id, and the hashes of its trace and history if it ran long enough."""
-    fingerprints = {run.spec.id}
+    """What identifies a run: its task, with its id or the hashes of its trace if it ran long enough."""
+    marks = {run.spec.id}
     if run.result and run.result.trace and run.result.seconds >= MIN_FINGERPRINT_SECONDS:
-        fingerprints.add(run.result.trace + run.result.history)
-    return fingerprints - {""}
+        marks.add(run.result.trace + run.result.history)
+    # Runs of different tasks are never the same run, whatever else they share.
+    return {f"{run.task} {mark}" for mark in marks - {""}}
 
 
 def find_run_folders(path: Path) -> Iterator[Path]:

@@ -33,6 +33,7 @@ TaskNames = Annotated[
     list[str] | None,
     typer.Argument(metavar="TASK...", help="Tasks; all by default.", autocompletion=_complete_task),
 ]
+MovedTask = Annotated[str, typer.Option("--task", help="The task's folder, if it has moved.")]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 EditionName = Annotated[
     str, typer.Option("--edition", help="open: no credentials, minutes. paper: the paper's data.")

@@ -25,13 +25,13 @@ def report(
 ) -> None:
     """Write a report as web pages. They open from disk: tables, figures, a page for each run."""
     from mlagentbench.analysis import anytime
-    from mlagentbench.analysis.runs import read_runs
+    from mlagentbench.analysis.runs import drop_damaged_records, read_runs
     from mlagentbench.bundles.read import open_runs_or_bundles
     from mlagentbench.formatting import print_progress
     from mlagentbench.pages.site.report import write_report
 
     with open_runs_or_bundles(folders) as paths:
-        runs = read_runs(paths)
+        runs = drop_damaged_records(read_runs(paths))
         if grade_steps:
             anytime.grade_steps(runs, print_progress)
         written = write_report(runs, out, print_progress)

@@ -21,6 +21,7 @@ from mlagentbench.cli.options import (
     MaxSteps,
     MaxTokens,
     ModelName,
+    MovedTask,
     OutFolder,
     RecordAccess,
     RunPath,
@@ -101,15 +102,19 @@ def resume(
     from_step: Annotated[
         int | None, typer.Option("--from-step", help="Discard everything after this step.")
     ] = None,
+    task: MovedTask = "",
     as_json: AsJson = False,
 ) -> None:
     """Continue a run that was stopped or killed. Its record is replayed first."""
     from mlagentbench.formatting import print_progress
+    from mlagentbench.runner.folder import RunFolder
+    from mlagentbench.runner.setup import restore_setup
     from mlagentbench.runner.start import resume_run
     from mlagentbench.terminal.live import live_display
 
+    setup = restore_setup(RunFolder(run).spec.replace(task=task), print_progress) if task else None
     with _offer_resume_on_interrupt(run), live_display() as on_open:
-        result = resume_run(run, from_step, print_progress, on_open)
+        result = resume_run(run, from_step, print_progress, on_open, setup)
     _print_result(result, as_json)
 
 
@@ -155,6 +160,7 @@ def grade(
     every_step: Annotated[
         bool, typer.Option("--every-step", help="Grade the workspace after each step; saved in the run.")
     ] = False,
+    task: MovedTask = "",
     as_json: AsJson = False,
 ) -> None:
     """Grade runs again from their snapshots. Their results are not changed."""
@@ -162,9 +168,11 @@ def grade(
     from mlagentbench.analysis.runs import read_runs
     from mlagentbench.formatting import format_score, print_progress
 
+    if task and every_step:
+        raise UsageError("--task and --every-step cannot be combined.")
     runs = read_runs([folder])
     faults = grade_steps(runs, print_progress) if every_step else []
-    grades = [grade for run in runs for grade in _grades_of(run, every_step)]
+    grades = [grade for run in runs for grade in _grades_of(run, every_step, task)]
     if as_json:
         print_json(grades)
     else:
@@ -175,7 +183,7 @@ def grade(
         raise typer.Exit(1)
 
 
-def _grades_of(run: Any, every_step: bool) -> list[dict[str, Any]]:
+def _grades_of(run: Any, every_step: bool, task: str) -> list[dict[str, Any]]:
     from mlagentbench.analysis.anytime import read_step_grades
     from mlagentbench.formatting import print_progress
     from mlagentbench.runner.verify import regrade
@@ -183,36 +191,85 @@ def _grades_of(run: Any, every_step: bool) -> list[dict[str, Any]]:
     if every_step:
         grades = read_step_grades(run, own_grader_only=False)
         return [{"run": run.name, **grade.model_dump(mode="json", exclude={"key"})} for grade in grades]
-    step, grade = regrade(run.folder, print_progress)
+    step, grade = regrade(run.folder, print_progress, task)
     return [{"run": run.name, "step": step, **grade.model_dump(mode="json")}]
 
 
 def verify(
     run: Annotated[
-        Path, typer.Argument(metavar="RUN|BUNDLE", help="A run folder, or a file made by export.")
+        Path,
+        typer.Argument(metavar="RUN|BUNDLE|FOLDER", help="A run, a file made by export, or a batch."),
     ],
     trusted: Annotated[
         bool, typer.Option("--trust-agent", help="Also run an agent that came from a file.")
     ] = False,
-    task: Annotated[str, typer.Option("--task", help="The task's folder, if it is not a known task.")] = "",
+    task: MovedTask = "",
     as_json: AsJson = False,
 ) -> None:
-    """Recompute every hash and score that a run claims."""
+    """Recompute every hash and score that a run claims, or all runs of a batch."""
+    from mlagentbench.analysis.runs import find_run_folders
     from mlagentbench.bundles.read import open_run_or_bundle
-    from mlagentbench.formatting import print_progress
-    from mlagentbench.runner.folder import RunFolder
-    from mlagentbench.runner.setup import restore_setup
-    from mlagentbench.runner.verify import verify_run
 
     with open_run_or_bundle(run) as path:
-        folder = RunFolder(path)
-        spec = folder.spec.replace(task=task) if task else folder.spec
-        checks = verify_run(folder, restore_setup(spec, print_progress), trusted)
+        folders = list(find_run_folders(path)) if path.is_dir() else []
+        if (len(folders) <= 1 and (path / "run.json").is_file()) or not folders:
+            _verify_one(path, trusted, task, as_json)
+        else:
+            _verify_all(path, folders, trusted, task, as_json)
+
+
+def _verify_one(path: Path, trusted: bool, task: str, as_json: bool) -> None:
+    checks = _check_claims(path, trusted, task)
+    failed = sum(not check.holds for check in checks)
     if as_json:
         print_json([check.model_dump() for check in checks])
     else:
         for check in checks:
             detail = f": {check.detail}" if check.detail else ""
             print(f"{'ok  ' if check.holds else 'FAIL'}  {check.what}{detail}")
-    if not all(check.holds for check in checks):
+        print(f"{len(checks)} checks, {failed} failed" if failed else f"{len(checks)} checks, all hold")
+    if failed:
         raise typer.Exit(1)
+
+
+def _verify_all(parent: Path, folders: list[Path], trusted: bool, task: str, as_json: bool) -> None:
+    """Verify every finished run; an unfinished one is named, a damaged one fails."""
+    from mlagentbench.errors import Fault
+
+    rows = []
+    for path in folders:
+        name, problems, status = str(path.relative_to(parent)), list[str](), "ok"
+        try:
+            if (path / "result.json").is_file():
+                checks = [check for check in _check_claims(path, trusted, task) if not check.holds]
+                problems = [f"{check.what}: {check.detail}".removesuffix(": ") for check in checks]
+                status = "FAIL" if problems else "ok"
+            else:
+                status = "unfinished"
+        except (UsageError, Fault) as error:
+            status, problems = "FAIL", [str(error)]
+        rows.append({"run": name, "status": status, "problems": problems})
+        if not as_json:
+            print(f"{status:<4}  {name}", flush=True)
+            for problem in problems:
+                print(f"      {problem}")
+    counts = {status: sum(row["status"] == status for row in rows) for status in ("ok", "FAIL", "unfinished")}
+    if as_json:
+        print_json(rows)
+    else:
+        print(
+            f"{len(rows)} runs: {counts['ok']} hold, {counts['FAIL']} fail, {counts['unfinished']} unfinished"
+        )
+    if counts["FAIL"]:
+        raise typer.Exit(1)
+
+
+def _check_claims(path: Path, trusted: bool, task: str) -> list[Any]:
+    from mlagentbench.formatting import print_progress
+    from mlagentbench.runner.folder import RunFolder
+    from mlagentbench.runner.setup import restore_setup
+    from mlagentbench.runner.verify import verify_run
+
+    folder = RunFolder(path)
+    spec = folder.spec.replace(task=task) if task else folder.spec
+    return verify_run(folder, restore_setup(spec, print_progress), trusted)

@@ -25,10 +25,10 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List tasks, agents, actions, models or runtimes."""
-    from mlagentbench.terminal.lists import collect_rows, show_table
+    from mlagentbench.terminal.lists import collect_rows, show_list
 
     rows = collect_rows(what)
-    print_json(rows) if as_json else show_table(rows)
+    print_json(rows) if as_json else show_list(rows)
 
 
 def prepare(

@@ -116,7 +116,7 @@ class RunFolder:
     def result(self) -> Result | None:
         """The content of result.json, or None if the run is not finished."""
         path = self.path / "result.json"
-        return _read_record(path, Result).replace(folder=str(self.path)) if path.is_file() else None
+        return _read_record(path, Result).replace(folder=self.path) if path.is_file() else None
 
     @property
     def model_calls(self) -> Journal:
@@ -176,17 +176,14 @@ class RunFolder:
 
         Raises:
             UsageError: There is no such step.
-            Fault: The record is damaged. Nothing is changed.
+            Fault: The record is damaged at or before that step. Nothing is changed.
         """
-        ends = [end for _, end in self._steps_with_offsets()]
-        if step is not None and not 0 <= step <= len(ends):
-            raise UsageError(f"--from-step must be between 0 and {len(ends)}, the last step of {self.path}")
-        kept_calls = (end for call, end in self._calls_with_offsets() if step is None or call.step <= step)
-        calls_end = max(kept_calls, default=0)
+        ends = self._step_ends(step)
+        calls_end = self._end_of_calls(step)
         step = 0 if from_start else len(ends) if step is None else step
         snapshots = self.open_store() if (self.path / "snapshots").is_dir() else None
-        for _ in snapshots.manifest_lines() if snapshots else ():
-            pass  # raises if the manifest is damaged, before anything is changed
+        if snapshots:
+            snapshots.require_readable(step)  # raises before anything is changed
         # Partial files of a killed process.
         for leftover in (*self.path.glob(".run-*"), *self.path.glob(f"*{PARTIAL_SUFFIX}")):
             leftover.unlink()
@@ -199,6 +196,30 @@ class RunFolder:
         remove_accesses_after(self.path, step)
         # Model calls go last: a recorded step without its replies could not be replayed.
         self.model_calls.truncate(calls_end)
+
+    def _step_ends(self, step: int | None) -> list[int]:
+        """The offsets in the trace after each step; what is damaged after `step` will be cut off."""
+        ends: list[int] = []
+        try:
+            ends.extend(end for _, end in self._steps_with_offsets())
+        except Fault as fault:
+            if step is None or step > len(ends):
+                raise Fault(f"{fault}. To continue before it: --from-step {len(ends)}") from fault
+        if step is not None and not 0 <= step <= len(ends):
+            raise UsageError(f"--from-step must be between 0 and {len(ends)}, the last step of {self.path}")
+        return ends
+
+    def _end_of_calls(self, step: int | None) -> int:
+        """The offset after the last model call up to `step`; a damaged call ends them if a step is named."""
+        last_end = 0
+        try:
+            for call, end in self._calls_with_offsets():
+                if step is None or call.step <= step:
+                    last_end = end
+        except Fault:
+            if step is None:
+                raise
+        return last_end
 
     def archive_result(self) -> None:
         """Rename result.json to result-N.json, so that the run counts as unfinished."""

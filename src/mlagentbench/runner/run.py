@@ -257,7 +257,7 @@ def build_result(folder: RunFolder, steps: list[Step], ending: Ending, grading: 
         seconds=round(steps[-1].clock if steps else 0.0, 3),
         grading_seconds=grading.seconds,
         hashes=spec.hashes,
-        folder=str(folder.path),
+        folder=folder.path,
     ).replace(**folder.compute_record_hashes(len(steps)))
     if spec.baseline is None:
         command = baseline_command(spec.task, spec.edition, spec.hashes.data, spec.kind, spec.start)

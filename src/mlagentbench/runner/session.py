@@ -21,15 +21,21 @@ class Session:
     """An open run. Calls may come from any thread and are executed one at a time.
 
     Attributes:
+        run_folder: The record of the run.
         result: The result once the run is graded, else None.
         suspended: Whether `suspend` was called, so that the run is not graded and can be resumed.
     """
 
     def __init__(self, setup: Setup, folder: RunFolder, env: Environment) -> None:
-        self.setup, self.folder, self.env = setup, folder, env
+        self.setup, self.run_folder, self.env = setup, folder, env
         self.result: Result | None = None
         self.suspended = False
         self._lock = RLock()
+
+    @property
+    def folder(self) -> Path:
+        """The path of the run folder."""
+        return self.run_folder.path
 
     @property
     def done(self) -> bool:
@@ -72,7 +78,7 @@ class Session:
         """
         with self._lock:
             if self.result is None:
-                self.result = finish_run(self.setup, self.env, self.folder, note, self.env.fault)
+                self.result = finish_run(self.setup, self.env, self.run_folder, note, self.env.fault)
             return self.result
 
     def suspend(self) -> None:

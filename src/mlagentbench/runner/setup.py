@@ -7,7 +7,7 @@ from pathlib import Path
 
 import mlagentbench
 from mlagentbench.errors import UsageError
-from mlagentbench.formatting import baseline_command
+from mlagentbench.formatting import baseline_command, to_single_line
 from mlagentbench.preparation.prepare import PreparedData, find_prepared_data, prepare_data
 from mlagentbench.records import AgentSpec, Baseline, Hashes, Levels, Limits, RunSpec, Start
 from mlagentbench.runner.baselines import find_levels
@@ -150,7 +150,7 @@ def restore_setup(spec: RunSpec, progress: ProgressCallback) -> Setup:
         raise UsageError(
             "The run was imported without grading. To grade it, import its log again with --grade EDITION."
         )
-    task = Task.load(spec.task)
+    task = _load_task_of_run(spec)
     require_writable_cache()
     sandbox = create_sandbox("bwrap" if spec.imported else spec.sandbox, spec.gpu)
     data = _find_run_data(task, spec, progress)
@@ -158,6 +158,16 @@ def restore_setup(spec: RunSpec, progress: ProgressCallback) -> Setup:
     return Setup(
         task, spec.edition, data, runtime, sandbox, spec.known_levels, spec.record_access, spec.start
     )
+
+
+def _load_task_of_run(spec: RunSpec) -> Task:
+    """Load the task of a run; a folder may have been moved since, or be on another machine."""
+    if "/" in spec.task and not Path(spec.task).is_dir():
+        raise UsageError(
+            f"The task folder {to_single_line(spec.task)} is not there."
+            " Pass its new place with --task FOLDER."
+        )
+    return Task.load(spec.task)
 
 
 def _find_run_data(task: Task, spec: RunSpec, progress: ProgressCallback) -> PreparedData:

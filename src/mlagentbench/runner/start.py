@@ -163,7 +163,26 @@ def prepare_resume(
         raise UsageError(
             f"{folder.path} cannot be resumed: its {' and '.join(changed)} changed since it started"
         )
+    _require_snapshot(folder, setup, from_step)
     return setup
+
+
+def _require_snapshot(folder: RunFolder, setup: Setup, from_step: int | None) -> None:
+    """Raise UsageError if files of the snapshot to resume from are missing, before anything is changed."""
+    if not (folder.path / "snapshots").is_dir():
+        return
+    store = folder.open_store(setup.data, writable=False)
+    step = len(folder.steps()) if from_step is None else from_step
+    missing = store.find_missing_content(step)
+    if not missing:
+        return
+    complete = [earlier for earlier in range(step) if not store.find_missing_content(earlier)]
+    hint = f"Resume it with --from-step {complete[-1]}." if complete else "Start a new run."
+    more = f" and {len(missing) - 1} more files" if len(missing) > 1 else ""
+    raise UsageError(
+        f"{folder.path} cannot be resumed after step {step}: the stored content of {missing[0]}{more} is"
+        f" missing. {hint}"
+    )
 
 
 def _recreate_agent(folder: RunFolder) -> agents.Agent:

@@ -163,13 +163,14 @@ def _check_equal(what: str, claimed: object, recomputed: object, tolerance: floa
     return Check(what=what, holds=holds, detail=detail)
 
 
-def regrade(folder: RunFolder, progress: ProgressCallback) -> tuple[int, Grade]:
-    """Grade the last step of a run with the current task.
+def regrade(folder: RunFolder, progress: ProgressCallback, task: str = "") -> tuple[int, Grade]:
+    """Grade the last step of a run with the current task, or with the one in the folder `task`.
 
     Returns:
         The number of the last step, and its grade.
     """
-    setup, last_step = restore_setup(folder.spec, progress), len(folder.steps())
+    spec = folder.spec.replace(task=task) if task else folder.spec
+    setup, last_step = restore_setup(spec, progress), len(folder.steps())
     if changed := find_changed_inputs(folder.spec, setup):
         progress(f"Note: the {' and '.join(changed)} changed since the run, so this score is not comparable.")
     store = folder.open_store(setup.data, writable=False)

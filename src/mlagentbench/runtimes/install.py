@@ -1,6 +1,7 @@
 """Installs the packages of a runtime with pip, or with uv where that gives the same result faster."""
 
 import ast
+import errno
 import os
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from mlagentbench.errors import SandboxFault
 from mlagentbench.runtimes.locks import PIP_COMMAND, pip_command
+from mlagentbench.system.cache import cache_dir
 from mlagentbench.system.progress import ProgressCallback
 from mlagentbench.system.spawn import die_with_parent
 
@@ -61,9 +63,22 @@ def install_packages(
             elif line.startswith("Installing"):
                 progress(f"  installing {len(line.split(','))} packages")
     if pip.returncode != 0:
-        errors = [line for line in lines if line.startswith("ERROR") or "No module named pip" in line]
-        reason = (errors or lines or ["no output"])[-1]
-        raise SandboxFault(f"Cannot build the runtime {runtime}: {reason}")
+        raise SandboxFault(f"Cannot build the runtime {runtime}: {_find_reason(lines)}")
+
+
+def _find_reason(lines: Sequence[str]) -> str:
+    """The line of pip's output that says why it failed: the end of a traceback, or an error message."""
+    if any(os.strerror(errno.ENOSPC) in line for line in lines):
+        free_gb = shutil.disk_usage(cache_dir()).free / 1e9
+        return (
+            f"the disk is full: {free_gb:.1f} GB are free in {cache_dir()}."
+            " Free some space, or set MLAGENTBENCH_HOME to a folder on another disk."
+        )
+    errors = [line for line in lines if line.startswith("ERROR") or "No module named pip" in line]
+    # "ERROR: Exception:" is followed by a traceback, whose last line says what happened.
+    if errors and errors[-1] != "ERROR: Exception:":
+        return errors[-1]
+    return (lines or ["no output"])[-1]
 
 
 def _install_with_uv(arguments: Sequence[str], target: Path, progress: ProgressCallback, python: str) -> bool:

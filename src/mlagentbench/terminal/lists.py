@@ -16,6 +16,8 @@ ListRow = dict[str, Any]
 MAX_CELL_CHARS = 100  # longer cells are cut; --json prints them completely
 MAX_UNWRAPPED_CHARS = 24  # only wider columns are wrapped in a narrow terminal
 SEPARATOR_CHARS = 2  # between columns
+# Columns that a narrow terminal does not show, the least important first.
+DETAIL_COLUMNS = ("paper_edition", "open_edition", "category", "modality", "ceiling", "expert")
 PIPE_WIDTH = 100_000  # characters; no line is wrapped in a pipe
 # A rich box with nothing but a line of dashes below the header.
 HEADER_RULE = "    \n    \n -  \n    \n    \n    \n    \n    \n"
@@ -33,6 +35,38 @@ def collect_rows(what: str) -> list[ListRow]:
     if what not in collectors:
         raise UsageError(f"No such list: {what!r}. Available: {', '.join(collectors)}.")
     return collectors[what]()
+
+
+def show_list(rows: list[ListRow]) -> None:
+    """Print a table, in a terminal without the columns that it has no space for."""
+    from rich.console import Console
+
+    if sys.stdout.isatty():
+        rows, left_out = fit_columns(rows, Console().width)
+        show_table(rows)
+        if left_out:
+            print(f"Not shown in this terminal: {', '.join(left_out)}. --json prints everything.")
+    else:
+        show_table(rows)
+
+
+def fit_columns(rows: list[ListRow], max_width: int) -> tuple[list[ListRow], list[str]]:
+    """Leave out the columns of details, from the last, until the table fits; return their names, too."""
+    left_out: list[str] = []
+    for name in DETAIL_COLUMNS:
+        if not rows or _min_width(rows) <= max_width:
+            break
+        if name in rows[0]:
+            rows = [{key: value for key, value in row.items() if key != name} for row in rows]
+            left_out.append(name.replace("_", " "))
+    return rows, left_out
+
+
+def _min_width(rows: list[ListRow]) -> int:
+    """The width of the narrowest table without folded names."""
+    names = list(rows[0])
+    widths = [max(len(_format_cell(row[name])) for row in [*rows, {name: name}]) for name in names]
+    return sum(min(width, MAX_UNWRAPPED_CHARS) + SEPARATOR_CHARS for width in widths) - SEPARATOR_CHARS
 
 
 def show_table(rows: list[ListRow]) -> None:
@@ -56,6 +90,7 @@ def show_table(rows: list[ListRow]) -> None:
         no_wrap = width <= MAX_UNWRAPPED_CHARS
         table.add_column(Text(header), justify=justify, no_wrap=no_wrap, overflow="fold")
         min_width += min(width, MAX_UNWRAPPED_CHARS) + SEPARATOR_CHARS
+    min_width -= SEPARATOR_CHARS
     for row in cells:
         table.add_row(*map(Text, row))
     # In a terminal that is too narrow for all columns, the lines are longer than the terminal is wide.
@@ -81,10 +116,10 @@ def _task_rows() -> list[ListRow]:
         rows.append(
             {
                 "task": task.name,
-                "category": task.config.category,
-                "modality": task.config.modality,
                 "metric": f"{task.config.metric} {arrow}",
                 **_level_scores(open_edition.levels),
+                "modality": task.config.modality,
+                "category": task.config.category,
                 **{f"{name}_edition": edition.size for name, edition in task.config.editions.items()},
             }
         )

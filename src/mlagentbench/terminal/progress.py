@@ -127,4 +127,6 @@ def summarize_batch(outcome: BatchOutcome, folder: Path) -> Iterator[str]:
     if outcome.stop_reason:
         reason = strip_control_chars(outcome.stop_reason)
         yield f"{reason}. All progress is saved; run the same command to continue."
-    yield f"show the batch with: {format_command('watch', str(folder))}"
+    if outcome.results:
+        report = format_command("report", str(folder))
+        yield f"write a report with: {report} -o {report.rpartition(' ')[2].rstrip('/')}-report"

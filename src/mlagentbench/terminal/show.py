@@ -65,7 +65,7 @@ def _show_whole_run(folder: RunFolder, console: Console, name: str) -> None:
     show_trace(folder, console)
     console.print()
     if result:
-        show_verdict(result.replace(folder=name), folder.spec, console)
+        show_verdict(result.replace(folder=Path(name)), folder.spec, console)
     else:
         console.print(f"unfinished; continue with: {format_command('resume', name)}")
     command = f"{format_command('show', name)} --step N"
@@ -74,7 +74,7 @@ def _show_whole_run(folder: RunFolder, console: Console, name: str) -> None:
 
 def show_result(result: Result) -> None:
     """Print the verdict of a run."""
-    show_verdict(result, RunFolder(Path(result.folder)).spec, _plain_console())
+    show_verdict(result, RunFolder(result.folder).spec, _plain_console())
 
 
 def _diff(folder: RunFolder, steps: tuple[int, int]) -> str:

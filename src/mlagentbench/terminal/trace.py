@@ -58,7 +58,7 @@ def _verdict_lines(result: Result, spec: RunSpec) -> Iterator[tuple[str, str, st
         yield "violation", violation, "red"
     if result.unsandboxed:
         yield "warning", "unsandboxed: nothing prevented the agent from reading the answers", "red"
-    yield "details", format_command("show", result.folder), ""
+    yield "details", format_command("show", str(result.folder)), ""
 
 
 def show_trace(folder: RunFolder, console: Console) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -12,6 +13,7 @@ from mlagentbench.workspace.object_store import HASH_PATTERN
 from mlagentbench.workspace.tree import PERMISSION_BITS
 
 UNSAFE_PARTS = {"", ".", ".."}
+LINE_START = re.compile(r'\{"step":(\d{1,18}),')
 
 
 class Entry(NamedTuple):
@@ -49,7 +51,7 @@ class Manifest:
     def state(self, step: int | None = None) -> State:
         """Return everything that existed after a step, by default after the last."""
         state: State = {}
-        for line in self.lines():
+        for line, _ in self._lines_with_offsets(step):
             if step is not None and line.step > step:
                 break
             for path in line.removed:
@@ -66,23 +68,43 @@ class Manifest:
 
     def truncate(self, step: int | None = None) -> int | None:
         """Remove an incomplete last line, and all lines after `step`; return the last remaining step."""
-        end, last = 0, None
-        for line, offset in self._lines_with_offsets():
-            if step is not None and line.step > step:
-                break
-            end, last = offset, line.step
+        end, last = self.find_end(step)
         self._journal.truncate(end)
         return last
 
-    def _lines_with_offsets(self) -> Iterator[tuple[ManifestLine, int]]:
+    def find_end(self, step: int | None = None) -> tuple[int, int | None]:
+        """Return the offset after the lines up to `step`, and the last of their steps.
+
+        Raises:
+            Fault: A line is damaged that belongs, or may belong, to these steps.
+        """
+        end, last = 0, None
+        for line, offset in self._lines_with_offsets(step):
+            if step is not None and line.step > step:
+                break
+            end, last = offset, line.step
+        return end, last
+
+    def _lines_with_offsets(self, last_step: int | None = None) -> Iterator[tuple[ManifestLine, int]]:
+        """Yield the lines. A damaged one ends them if it is known to be later than `last_step`."""
+        step = -1
         for number, (text, end) in enumerate(self._journal.lines(), 1):
             try:
                 line = _parse_line(json.loads(text))
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 if end >= self._journal.path.stat().st_size:
                     return
+                if last_step is not None and (step >= last_step or _step_of(text) > last_step):
+                    return
                 raise Fault(f"{self._journal.path}: line {number} is damaged") from error
+            step = line.step
             yield line, end
+
+
+def _step_of(text: str) -> int:
+    """The step of a damaged line, if its beginning is intact; -1 if not."""
+    start = LINE_START.match(text)
+    return int(start[1]) if start else -1
 
 
 def _entry_to_json(entry: Entry) -> dict[str, Any]:

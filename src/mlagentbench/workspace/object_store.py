@@ -46,14 +46,14 @@ class ObjectStore:
         if size <= CHUNK_BYTES:
             data = b"".join(read_chunks(fd, size))
             name = blake3(data).hexdigest()
-            if not self._has(name):
+            if not self.has(name):
                 self._write([data], self._is_compressible(data), name)
             return name, len(data)
         digest = blake3()
         for chunk in read_chunks(fd, size):
             digest.update(chunk)
         name = digest.hexdigest()
-        if self._has(name):
+        if self.has(name):
             return name, size
         compress = any(self._is_compressible(os.pread(fd, CHUNK_BYTES, offset)) for offset in (0, size // 2))
         os.lseek(fd, 0, os.SEEK_SET)
@@ -77,7 +77,8 @@ class ObjectStore:
     def _path(self, name: str) -> str:
         return f"{self.folder}/{name[:2]}/{name[2:]}"
 
-    def _has(self, name: str) -> bool:
+    def has(self, name: str) -> bool:
+        """Whether a content is stored, or part of the task's data."""
         if name in self._external and self._external[name].is_file():
             return True
         path = self._path(name)

@@ -192,8 +192,8 @@ class Store:
     def rewind(self, step: int) -> None:
         """Remove all later steps from the history."""
         with os_errors_as_faults(f"rewinding to step {step}"):
+            self._last_step = self._manifest.truncate(step)  # first: what is cut off may be damaged
             self._open_for_writing()
-            self._last_step = self._manifest.truncate(step)
         self._state = self._manifest.state()
         self._signatures = {}
 
@@ -203,6 +203,16 @@ class Store:
             self._last_step = self._manifest.truncate()
             self._state = self._manifest.state()
             self._is_open_for_writing = True
+
+    def require_readable(self, step: int) -> None:
+        """Raise a Fault if the history up to a step is damaged."""
+        with os_errors_as_faults("manifest"):
+            self._manifest.find_end(step)
+
+    def find_missing_content(self, step: int) -> list[str]:
+        """Return the files of a step whose content is not stored any more; contents are not read."""
+        files = ((path, entry) for path, entry in self.state(step).items() if entry.kind == "file")
+        return sorted(path for path, entry in files if not self._objects.has(entry.hash))
 
     def state(self, step: int) -> State:
         """Return every file, folder and link that existed after a step."""

@@ -129,7 +129,7 @@ class SampleRun:
             with self._step_lock:
                 try:
                     agent.prepare()
-                    self._note = run_agent(agent, env, self.session.folder)
+                    self._note = run_agent(agent, env, self.session.run_folder)
                 except Stopped:
                     return False
             return True
@@ -139,7 +139,7 @@ class SampleRun:
             raise self._stop_error()
 
     def _stop_error(self) -> Exception:
-        message = f"The run was stopped on request: {self.session.folder.path}"
+        message = f"The run was stopped on request: {self.session.folder}"
         return self.exceeded_limit or UsageError(message)
 
     async def _run_cancellable(self, work: Callable[[], ReturnT]) -> ReturnT:
@@ -158,7 +158,7 @@ class SampleRun:
             with self._when_idle():
                 if self.session.result is None:
                     record_model_calls(model_events, self.session.env)
-                self.session.env.stop_token = StopToken(self.session.folder.path)
+                self.session.env.stop_token = StopToken(self.session.folder)
                 return self.session.finish(self._note)
 
         return await run_in_thread(grade)

@@ -209,7 +209,7 @@ class RunServer:
         step_started.set()
         try:
             if client:
-                session.folder.record_client(client)
+                session.run_folder.record_client(client)
             step = session.step(call, cancel)
         except (BenchError, Stopped) as error:
             return [f"Error: {self._use_tool_names(str(error))}"], True

@@ -41,7 +41,7 @@ def serve_run(run: ServedRun, port: int | None, progress: ProgressCallback) -> S
 
     with run.open(report_preparation) as session:
         run_server.attach(session)
-        progress(f"Ready; run folder: {session.folder.path}; the clock starts with the first call")
+        progress(f"Ready; run folder: {session.folder}; the clock starts with the first call")
         try:
             _wait_until_over(session, thread, web)
         except BaseException:

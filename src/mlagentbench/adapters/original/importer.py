@@ -111,7 +111,7 @@ def _import_atomically(
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
-    return result.replace(folder=str(target.resolve()))
+    return result.replace(folder=target.resolve())
 
 
 def _build_run(

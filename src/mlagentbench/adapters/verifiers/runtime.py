@@ -42,11 +42,11 @@ class BubblewrapRuntime(VerifiersRuntime):  # type: ignore[misc]  # verifiers is
     """
 
     def __init__(self, session: Session) -> None:
-        super().__init__(session.folder.path.name)
+        super().__init__(session.folder.name)
         self.session = session
         self.config = nominal_config(session.setup.runtime.name)
         self.info = ApptainerRuntimeInfo(
-            **self.config.model_dump(), id=f"mlagentbench bwrap {session.folder.path}"
+            **self.config.model_dump(), id=f"mlagentbench bwrap {session.folder}"
         )
         self._exit_stack = ExitStack()
         self._finish_lock = asyncio.Lock()

@@ -51,12 +51,24 @@ class Grid:
         return self.paper_results.agents if self.paper_results else ()
 
     def paper_value(self, task: str, agent: str) -> float | None:
-        """The value printed in the paper; its average is over all of its tasks."""
+        """The value printed in the paper; the average is over its values for the tasks of this report."""
         if not self.paper_results:
             return None
         if task == AVERAGE_ROW:
-            return self.paper_results.averages[agent]
+            values = [self.paper_results.cells[name][agent] for name in self._paper_tasks]
+            return sum(values) / len(values) if values else None
         return self.paper_results.cells.get(self.tasks[task], {}).get(agent)
+
+    @property
+    def _paper_tasks(self) -> list[str]:
+        """The tasks of this report that the paper has, each once."""
+        known = self.paper_results.cells if self.paper_results else {}
+        return [name for name in dict.fromkeys(self.tasks.values()) if name in known]
+
+    def paper_counts(self, task: str) -> str:
+        """Over how many tasks the paper's value of this row is averaged; empty for the row of a task."""
+        count = len(self._paper_tasks)
+        return f"{count} task{'s' * (count != 1)}" if task == AVERAGE_ROW and self.paper_results else ""
 
     def format_value(self, value: float | None) -> str:
         """A value the way the paper prints it: percent with one decimal."""
@@ -89,7 +101,10 @@ class Grid:
                 cell = self.cell(task, agent)
                 row |= {agent: cell.value, f"{agent} low": cell.low, f"{agent} high": cell.high}
                 row |= {f"{agent} counts": cell.counts or None, f"{agent} caveats": cell.caveats or None}
-            rows.append(row | {f"paper: {name}": self.paper_value(task, name) for name in self.paper_agents})
+            row |= {f"paper: {name}": self.paper_value(task, name) for name in self.paper_agents}
+            rows.append(
+                row | ({"paper counts": self.paper_counts(task) or None} if self.paper_agents else {})
+            )
         return DataTable(self.name, self.title, rows)
 
     def files(self, about: str, editions: str) -> dict[str, bytes]:
@@ -113,7 +128,8 @@ class Grid:
             cell = self.cell(task, agent)
             details = "; ".join(filter(None, (cell.counts, cell.caveats)))
             yield self.format_value(cell.value) + (f" ({details})" if details else "")
-        yield from (self.format_value(self.paper_value(task, name)) for name in self.paper_agents)
+        counts = f" ({self.paper_counts(task)})" if self.paper_counts(task) else ""
+        yield from (self.format_value(self.paper_value(task, name)) + counts for name in self.paper_agents)
 
 
 def order_tasks(summary: Summary) -> dict[str, str]:

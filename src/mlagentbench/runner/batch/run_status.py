@@ -84,7 +84,7 @@ class RunFollower:
                 return
             if index:
                 index.add(self.path.name, stamp, result)
-        self._result_stamp, self.result = stamp, result.replace(folder=str(self.path.resolve()))
+        self._result_stamp, self.result = stamp, result.replace(folder=self.path.resolve())
         is_fault = result.ending == "fault"
         self.status = self.status.replace(
             state="fault" if is_fault else "finished",
