@@ -89,6 +89,7 @@ class TaskTraits(Record):
 
     timed_function: GradedFunction | None = None  # the grader times it against the starter's
     byte_model: GradedFunction | None = None  # the grader asks it for the probabilities of the next byte
+    text_function: GradedFunction | None = None  # the grader asks it questions in text, as arrays of bytes
     rule_violation: RuleViolation | None = None  # grade.py checks scripts for broken rules
     run_length_masks: bool = False  # the second column of the submission is a run-length mask
 

@@ -18,6 +18,7 @@ GRADER = (ROOT / "tests" / "toy" / "grade.py").read_text()
 DECLARATIONS = {
     "timed_function": 'timed_function = { module = "solve", function = "answer" }',
     "byte_model": 'byte_model = { module = "language", function = "next_byte" }',
+    "text_function": 'text_function = { module = "reader", function = "respond" }',
     "rule_violation": 'rule_violation = { script = "train.py", code = "EPOCHS = 99\\n" }',
     "run_length_masks": "run_length_masks = true",
 }
@@ -103,7 +104,8 @@ def test_a_task_of_the_suite_declares_the_traits_that_its_grader_has(name: str) 
     grader = (task.folder / "grade.py").read_text()
     assert task.has_rules == bool(task.config.traits.rule_violation)
     assert ("SpeedComparison(" in grader) == bool(task.config.traits.timed_function)
-    for function in (task.config.traits.timed_function, task.config.traits.byte_model):
+    traits = task.config.traits
+    for function in (traits.timed_function, traits.byte_model, traits.text_function):
         assert not function or f'"{function.module}", "{function.function}"' in grader
 
 

@@ -56,7 +56,8 @@ def prepare(
         raise UsageError("--fresh draws other rows, --twin relabels the same rows. Choose one.")
     prepared = _prepare_agents(agents or (), as_json)
     for task in [Task.load(name) for name in tasks or ([] if agents else Task.names())]:
-        if twin and not tasks and not task.config.twin:
+        has_data = "paper" in task.config.editions if edition == "paper" else True
+        if not tasks and not (has_data and (task.config.twin or not twin)):
             continue
         if not data_only:
             ensure_runtime(task.config.runtime, print_progress)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mlagentbench.records import Levels
 
 ListRow = dict[str, Any]
+EDITIONS: tuple[Literal["open", "paper"], ...] = ("open", "paper")  # a task may lack the second
 MAX_CELL_CHARS = 100  # longer cells are cut; --json prints them completely
 MAX_UNWRAPPED_CHARS = 24  # only wider columns are wrapped in a narrow terminal
 SEPARATOR_CHARS = 2  # between columns
@@ -120,7 +121,10 @@ def _task_rows() -> list[ListRow]:
                 **_level_scores(open_edition.levels),
                 "modality": task.config.modality,
                 "category": task.config.category,
-                **{f"{name}_edition": edition.size for name, edition in task.config.editions.items()},
+                **{
+                    f"{name}_edition": edition.size if (edition := task.config.editions.get(name)) else None
+                    for name in EDITIONS
+                },
             }
         )
     return rows
