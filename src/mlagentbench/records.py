@@ -289,6 +289,7 @@ class RunSpec(AgentSpec):
     seed: int
     limits: Limits
     sandbox: str
+    sandbox_limitations: tuple[str, ...] = ()  # what it cannot guarantee on this machine
     gpu: str = ""
     interactive: bool = False
     record_access: bool = Field(default=False, validation_alias=AliasChoices("record_access", "ledger"))

@@ -194,8 +194,10 @@ def test_prepare_baseline_and_doctor_print_json(call: CallCommand, toy: Path) ->
     code, out, err = call("baseline", toy, "-n", 2, "--json")
     assert code == 0 and json.loads(out)["scores"] == [5.0, 5.0] and "run 2 of 2" in err
     code, out, _ = call("doctor", "--json")
-    assert {"isolation", "limits", "runtime tabular"} <= {check["what"] for check in json.loads(out)}
-    assert "isolation" in call("doctor")[1]
+    assert {"sandbox bwrap", "sandbox landlock", "limits", "runtime tabular"} <= {
+        check["what"] for check in json.loads(out)
+    }
+    assert "sandbox bwrap" in call("doctor")[1]
 
 
 def test_doctor_reports_a_missing_optional_part_neither_as_ok_nor_as_a_failure(

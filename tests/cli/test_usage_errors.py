@@ -29,7 +29,12 @@ def test_mistakes_are_one_line_and_exit_code_two(
         ("run", toy, "--agent", tmp_path / "missing.py"): "No such file: ",
         ("run", toy, "--agent", tmp_path / "none.py"): "must define exactly one Agent, but defines 0.",
         ("run", toy, "--edition", "pocket"): "has no edition 'pocket'. Available: open.",
-        ("run", toy, "--sandbox", "paper-bag"): "No such sandbox: 'paper-bag'. Available: bwrap, podman",
+        (
+            "run",
+            toy,
+            "--sandbox",
+            "paper-bag",
+        ): "No such sandbox: 'paper-bag'. Available: auto, bwrap, landlock, podman",
         ("run", toy, "--steps", "0"): "--steps",
         ("run", toy, "--steps", "many"): "--steps",
         ("run", toy, "--hours", "0", "--out", tmp_path / "x"): "hours: input should be greater than 0",

@@ -57,5 +57,5 @@ def test_a_missing_program_is_a_fault(run_unsandboxed: ScriptRunner) -> None:
 
 
 def test_an_unknown_sandbox_is_refused_with_a_list_of_all() -> None:
-    with pytest.raises(UsageError, match="Available: bwrap, podman"):
+    with pytest.raises(UsageError, match="Available: auto, bwrap, landlock, podman"):
         create_sandbox("jail")

@@ -35,6 +35,6 @@ def test_the_sandbox_of_the_documentation_runs_commands_without_a_network(run_ex
 @pytest.mark.usefixtures("example")
 def test_an_unknown_sandbox_is_refused_with_a_list_that_includes_plugins() -> None:
     with pytest.raises(
-        UsageError, match=r"No such sandbox: 'jail'\. Available: bwrap, .*, none, no-network\."
+        UsageError, match=r"No such sandbox: 'jail'\. Available: auto, bwrap, .*, none, no-network\."
     ):
         create_sandbox("jail")

@@ -54,7 +54,7 @@ class ResearchEnv(gymnasium.Env[str, str]):
         edition: str = "open",
         out: str | Path | None = None,
         limits: dict[str, Any] | None = None,
-        sandbox: str = "bwrap",
+        sandbox: str = "auto",
         instance: str = "",
         gpu: str = "",
         start: Start = "starter",

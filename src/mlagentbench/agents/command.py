@@ -76,7 +76,12 @@ class Command(Agent):
         self.installed = InstalledProgram((), "")
 
     def check_sandbox(self, sandbox: str) -> None:
-        """Refuse to run without a sandbox if something must be mounted."""
+        """Refuse to run without a network, or without mounts if something must be mounted."""
+        if sandbox == "landlock":
+            raise UsageError(
+                "The agent command needs a loopback network, which --sandbox landlock does not have. "
+                "Use --sandbox bwrap."
+            )
         if sandbox == "none" and (self.packages or self.program_folder or self.home_folder):
             raise UsageError("Without a sandbox there is no /opt. Give the program by its path instead.")
 

@@ -41,12 +41,13 @@ def run_audit(
     quick: bool,
     progress: ProgressCallback,
     on_finding: Callable[[AttackFinding], None],
+    sandbox: str = "auto",
 ) -> list[AttackFinding]:
     """Run every attack against every task it applies to; `quick` leaves out slow and repetitive cases."""
     if unknown := sorted(set(attacks) - set(attack_names())):
         raise UsageError(f"No such attack: {unknown[0]!r}. Available: {', '.join(attack_names())}.")
     _require_free_disk()
-    setups = [prepare_setup(task, "open", "bwrap", progress) for task in dict.fromkeys(tasks)]
+    setups = [prepare_setup(task, "open", sandbox, progress) for task in dict.fromkeys(tasks)]
     cases = [
         AttackCase(name, setup)
         for name in attacks or attack_names()

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mlagentbench.cli.options import AsJson, TaskNames, print_json
+from mlagentbench.cli.options import AsJson, SandboxName, TaskNames, print_json
 from mlagentbench.system.stop_token import interrupt_on_sigterm
 
 OUTCOME_LABELS = {"refused": "refused", "gained nothing": "nothing", "SUCCEEDED": "SUCCEEDED"}
@@ -17,6 +17,7 @@ def audit(
     quick: Annotated[
         bool, typer.Option("--quick", help="Skip slow attacks and repetitions across tasks.")
     ] = False,
+    sandbox: SandboxName = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Run scripted attacks against tasks. The table says whether any of them gained anything."""
@@ -31,7 +32,9 @@ def audit(
         print_progress(strip_control_chars(line))
 
     with interrupt_on_sigterm():  # so that planted secrets are removed
-        findings = run_audit(tasks or Task.names(), attacks or [], quick, print_progress, print_finding)
+        findings = run_audit(
+            tasks or Task.names(), attacks or [], quick, print_progress, print_finding, sandbox
+        )
     succeeded = [finding for finding in findings if finding.outcome == "SUCCEEDED"]
     if as_json:
         print_json([finding.model_dump(mode="json") for finding in findings])

@@ -47,7 +47,7 @@ def check(
         bool, typer.Option("--quick", help="Run no scripts of the task and no attacks.")
     ] = False,
     edition: EditionName = "open",
-    sandbox: SandboxName = "bwrap",
+    sandbox: SandboxName = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Check that a task keeps its contract. Files, levels, leaks, grading, solutions and attacks."""

@@ -52,7 +52,7 @@ def batch(
     ] = None,
     seeds: Annotated[list[int] | None, typer.Option("--seed", min=0, help="A seed; repeatable.")] = None,
     edition: Annotated[str | None, typer.Option("--edition", help="open (default) or paper.")] = None,
-    sandbox: Annotated[str | None, typer.Option("--sandbox", help="bwrap (default); see run --help.")] = None,
+    sandbox: Annotated[str | None, typer.Option("--sandbox", help="auto (default); see run --help.")] = None,
     start: Annotated[str | None, typer.Option("--start", help="starter, reference or expert.")] = None,
     instance: Annotated[
         str | None, typer.Option("--instance", help="Data made by prepare --fresh or --twin.")

@@ -77,7 +77,7 @@ def mcp(
     memory: MaxMemory = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the scripts.")] = 0,
     out: OutFolder = None,
-    sandbox: SandboxName = "bwrap",
+    sandbox: SandboxName = "auto",
     instance: Instance = "",
     start: StartName = "starter",
     gpu: Gpu = "",

@@ -39,7 +39,11 @@ EditionName = Annotated[
     str, typer.Option("--edition", help="open: no credentials, minutes. paper: the paper's data.")
 ]
 SandboxName = Annotated[
-    str, typer.Option("--sandbox", help="bwrap, podman[:IMAGE], docker[:IMAGE], or none (no isolation).")
+    str,
+    typer.Option(
+        "--sandbox",
+        help="auto (the strongest that works), bwrap, landlock, podman[:IMAGE], docker[:IMAGE], or none.",
+    ),
 ]
 Gpu = Annotated[
     str, typer.Option("--gpu", help="GPUs that scripts may use: 0, or 0,1, or all. Default: none.")

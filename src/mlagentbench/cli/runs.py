@@ -56,7 +56,7 @@ def run(
     hours: MaxHours = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the agent and its scripts.")] = 0,
     out: OutFolder = None,
-    sandbox: SandboxName = "bwrap",
+    sandbox: SandboxName = "auto",
     instance: Instance = "",
     start: StartName = "starter",
     gpu: Gpu = "",

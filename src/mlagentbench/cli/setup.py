@@ -91,7 +91,7 @@ def baseline(
     task: TaskName,
     count: Annotated[int, typer.Option("-n", min=2, help="Number of runs, each with its own seed.")] = 8,
     edition: EditionName = "open",
-    sandbox: SandboxName = "bwrap",
+    sandbox: SandboxName = "auto",
     instance: Instance = "",
     start: StartName = "starter",
     gpu: Gpu = "",

@@ -75,11 +75,11 @@ class ExternalProgram:
 
     def run_until_request(self, seconds: float) -> Literal["request", "exited", "limit"]:
         """Let it run until it calls a model, exits, or exceeds a limit."""
-        self._process.tree.resume()
+        self._process.resume()
         event = self._process.pump_output(self.output, seconds, self._endpoint.request_fd)
         if event != "message":
             return event
-        self._process.tree.pause()
+        self._process.pause()
         self._process.drain_output(self.output)
         self.request = self._endpoint.take_request()
         return "request"

@@ -63,7 +63,7 @@ class Program:
         runtime = find_runtime(settings["runtime"])
         self._sandbox = create_sandbox(settings["sandbox"], settings.get("gpu", ""))
         driver_file = Path(submission_runner.__file__)
-        driver_inside = str(driver_file) if self._sandbox.name == "none" else "/opt/driver.py"
+        driver_inside = self._sandbox.path_inside(driver_file, "/opt/driver.py")
         # Threads count as processes, and libraries start one for each core.
         limits = Limits(memory_gb=memory_gb, processes=256)
         spec = SandboxSpec(
@@ -73,7 +73,7 @@ class Program:
             read_only_paths=(".",),
             mounts=((driver_file, driver_inside),),
             masked_paths=_folders_of_other_packages(runtime, packages) if packages else (),
-            uid=choose_unprivileged_uid("grading"),
+            uid=choose_unprivileged_uid("grading") if self._sandbox.uses_separate_user else None,
         )
         argv = ["python", "-P", driver_inside, module, function, *(["guarded"] if packages else [])]
         self._process: SandboxProcess = self._sandbox.start(argv, spec, stdin=subprocess.PIPE)
@@ -100,7 +100,7 @@ class Program:
 
     def pause(self) -> None:
         """Suspend the program and everything that it started until the next `ask`."""
-        self._process.tree.pause()
+        self._process.pause()
         self._paused = True
 
     def reject_if_ran_while_paused(self) -> None:
@@ -130,7 +130,7 @@ class Program:
         """
         question = submission_runner.pack_arrays(list(arrays))
         if self._paused:
-            self._process.tree.resume()
+            self._process.resume()
             self._paused = False
         started = time.monotonic()
         deadline = started + timeout_s

@@ -101,7 +101,7 @@ def open_environment(
         models: The models of the agent, by role.
         match_calls_by_order: Match recorded model calls by their order only, not by their prompts.
     """
-    owner = None if setup.sandbox.name == "none" else choose_unprivileged_uid(folder.spec.id)
+    owner = choose_unprivileged_uid(folder.spec.id) if setup.sandbox.uses_separate_user else None
     stop_token = StopToken(folder.path)
     steps = folder.steps()
     model_calls = ModelCalls(

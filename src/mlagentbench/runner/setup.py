@@ -16,6 +16,7 @@ from mlagentbench.sandbox.access_log.recording import require_access_log_support
 from mlagentbench.sandbox.base import Sandbox
 from mlagentbench.sandbox.gpu import granted_devices
 from mlagentbench.sandbox.selection import create_sandbox
+from mlagentbench.sandbox.trial import STRONGEST_FIRST, require_working
 from mlagentbench.system.cache import require_writable_cache
 from mlagentbench.system.hardware import detect_hardware
 from mlagentbench.system.progress import ProgressCallback
@@ -61,6 +62,7 @@ class Setup:
             seed=seed,
             limits=limits,
             sandbox=self.sandbox.name,
+            sandbox_limitations=self.sandbox.limitations,
             gpu=self.sandbox.gpu,
             interactive=interactive,
             record_access=self.record_access,
@@ -96,8 +98,11 @@ def check_setup(
     require_writable_cache()
     granted_devices(gpu)
     sandbox = create_sandbox(sandbox_name, gpu)
+    require_working(sandbox.name, gpu)
+    if loaded_task.config.grants.model and sandbox.name == "landlock":
+        raise UsageError(f"Scripts of {task} use a model over a loopback, which --sandbox landlock has not.")
     if record_access:
-        require_access_log_support(sandbox_name)
+        require_access_log_support(sandbox.name)
     return loaded_task, sandbox
 
 
@@ -117,7 +122,8 @@ def prepare_setup(
     Args:
         task: The name of a task, or the path of its folder.
         edition: "open" or "paper".
-        sandbox_name: "bwrap", "podman[:IMAGE]", "docker[:IMAGE]" or "none".
+        sandbox_name: "auto" (the strongest that works), "bwrap", "landlock", "podman[:IMAGE]",
+            "docker[:IMAGE]" or "none".
         progress: Called with a line of text before each slow operation.
         instance: A data instance drawn by `prepare --fresh` or `--twin`; empty for the default data.
         gpu: The GPUs that scripts may use: empty for none, "all", or numbers separated by commas.
@@ -129,6 +135,8 @@ def prepare_setup(
         UsageError: Something does not exist, or this machine does not support it.
     """
     loaded_task, sandbox = check_setup(task, edition, sandbox_name, gpu, record_access, start)
+    if sandbox_name == "auto" and sandbox.name != STRONGEST_FIRST[0]:
+        progress(f"Sandbox: {sandbox.name}, because {STRONGEST_FIRST[0]} does not work here: see doctor")
     runtime = ensure_runtime(loaded_task.config.runtime, progress)
     data = prepare_data(loaded_task, edition, progress, instance)
     levels = find_levels(loaded_task, edition, data)
@@ -152,7 +160,8 @@ def restore_setup(spec: RunSpec, progress: ProgressCallback) -> Setup:
         )
     task = _load_task_of_run(spec)
     require_writable_cache()
-    sandbox = create_sandbox("bwrap" if spec.imported else spec.sandbox, spec.gpu)
+    sandbox = create_sandbox("auto" if spec.imported else spec.sandbox, spec.gpu)
+    require_working(sandbox.name, spec.gpu)
     data = _find_run_data(task, spec, progress)
     runtime = ensure_runtime(task.config.runtime, progress)
     return Setup(

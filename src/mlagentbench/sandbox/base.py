@@ -17,7 +17,8 @@ from mlagentbench.records import Execution, Limit, Limits
 from mlagentbench.runtimes.base import Runtime
 from mlagentbench.sandbox import handshake
 from mlagentbench.sandbox.access_log.recording import AccessLog
-from mlagentbench.sandbox.cgroups import Cgroup
+from mlagentbench.sandbox.cgroups import Cgroup, find_controller_folders
+from mlagentbench.sandbox.landlock.folders import PrivateFolders, ReadOnlyFiles
 from mlagentbench.sandbox.limit_monitor import LimitMonitor, require_free_disk
 from mlagentbench.sandbox.output import CommandOutput
 from mlagentbench.sandbox.processes import ProcessTree
@@ -26,6 +27,9 @@ from mlagentbench.system.stop_token import StopToken
 log = logging.getLogger(__name__)
 
 LIMIT_POLL_INTERVAL_S = 0.1
+POLLED_LIMITS = (
+    "no cgroup: memory and processes are checked ten times a second, and may exceed their limits briefly"
+)
 
 
 @dataclass(frozen=True)
@@ -104,8 +108,11 @@ class SandboxProcess:
         tree: ProcessTree,
         monitor: LimitMonitor,
         stop_token: StopToken,
+        private_folders: PrivateFolders | None = None,
+        read_only_files: ReadOnlyFiles | None = None,
     ) -> None:
         self.child, self.tree, self.monitor, self.stop_token = child, tree, monitor, stop_token
+        self._private_folders, self._read_only_files = private_folders, read_only_files
         self.started_at = time.monotonic()
         self.limit: Limit | None = None
         self.service: CommandService | None = None  # served by pump_output, while the command is paused
@@ -148,9 +155,9 @@ class SandboxProcess:
             self.stop_token.raise_if_requested()
             if self.service and service_fd in ready:
                 # Paused, because limits are not checked meanwhile.
-                self.tree.pause()
+                self.pause()
                 self.service.serve_request()
-                self.tree.resume()
+                self.resume()
             has_message = message_fd in ready
             self.limit = self._exceeded_limit(deadline, has_message)
             if self.limit:
@@ -162,6 +169,18 @@ class SandboxProcess:
         if self.stop_token.command_cancelled:
             return "cancelled"
         return "time" if time.monotonic() > deadline else self.monitor.check_limits(has_message)
+
+    def pause(self) -> None:
+        """Stop all processes, so that nothing changes between two steps."""
+        self.tree.pause()
+        if self._read_only_files:
+            self._read_only_files.restore()
+
+    def resume(self) -> None:
+        """Let all processes continue."""
+        if self._read_only_files:
+            self._read_only_files.protect()
+        self.tree.resume()
 
     def drain_output(self, output: CommandOutput) -> None:
         """Read what is left in the pipe of a command that is paused or has exited."""
@@ -214,6 +233,10 @@ class SandboxProcess:
             self.monitor.close()
             if self.service:
                 self.service.close()
+            if self._read_only_files:
+                self._read_only_files.restore()
+            if self._private_folders:
+                self._private_folders.remove()
 
 
 def release_command(
@@ -222,14 +245,29 @@ def release_command(
     cgroup: Cgroup,
     stdin: int,
     command_id: str | None = None,
+    private_folders: PrivateFolders | None = None,
+    read_only_files: ReadOnlyFiles | None = None,
 ) -> SandboxProcess:
-    """Start to monitor a command that waits in the handshake, then let it run."""
+    """Start to monitor a command that waits in the handshake, then let it run.
+
+    Args:
+        child: The process that was started.
+        spec: What the command may see and use.
+        cgroup: The cgroup of the command.
+        stdin: As given to `Sandbox.start`.
+        command_id: Identifies the processes of the command if it has neither a pid namespace nor a
+            supervisor.
+        private_folders: Folders of the command besides its workspace, if the child is its supervisor.
+        read_only_files: Files that are read-only while the command runs.
+    """
     try:
         require_free_disk(spec.workspace)
         spec.require_idle_workspace()
-        tree = ProcessTree(child.pid, cgroup, command_id)
-        monitor = LimitMonitor(spec.writable_folders, spec.limits, cgroup, tree)
-        process = SandboxProcess(child, tree, monitor, spec.stop_token)
+        tree = ProcessTree(child.pid, cgroup, command_id, is_supervised=private_folders is not None)
+        folders = (*spec.writable_folders, *([private_folders.disk] if private_folders else []))
+        memory_folder = private_folders.memory if private_folders else None
+        monitor = LimitMonitor(folders, spec.limits, cgroup, tree, memory_folder)
+        process = SandboxProcess(child, tree, monitor, spec.stop_token, private_folders, read_only_files)
     except BaseException:
         handshake.abort(child)
         raise
@@ -243,11 +281,13 @@ class Sandbox(ABC):
     Attributes:
         name: Name as given to `--sandbox`; it is stored in run.json.
         required_variables: Environment variables of the harness that this sandbox needs in order to start.
+        mounts_files: Whether files can have other paths inside than on the host.
         gpu: GPUs that commands may use: "", "all", or comma-separated device numbers.
     """
 
     name: str
     required_variables: ClassVar[tuple[str, ...]] = ()
+    mounts_files: ClassVar[bool] = True
 
     def __init__(self, gpu: str = "") -> None:
         self.gpu = gpu
@@ -322,6 +362,20 @@ class Sandbox(ABC):
             return execution
         finally:
             process.close()
+
+    @property
+    def uses_separate_user(self) -> bool:
+        """Whether commands of a root harness run as a user of their own."""
+        return True
+
+    @property
+    def limitations(self) -> tuple[str, ...]:
+        """What this sandbox cannot guarantee on this machine; stored in run.json."""
+        return () if find_controller_folders() else (POLLED_LIMITS,)
+
+    def path_inside(self, path: Path, inside: str) -> str:
+        """The path inside of a file of the host that `SandboxSpec.mounts` mounts at `inside`, if it can."""
+        return inside if self.mounts_files else str(path)
 
     def release_workspace(self, spec: SandboxSpec) -> None:  # noqa: B027 - most need nothing
         """Release what is held for a workspace, which may be removed afterwards."""

@@ -1,11 +1,13 @@
 """Measures folders that are in use: follows no links, and enters folders whose mode forbids it."""
 
 import os
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 MAX_FOLDER_DEPTH = 100  # no legitimate workspace is deeper, and walking deep folders gets slower and slower
+MAX_FILES_TO_COUNT = 100_000
 OPEN_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -18,7 +20,8 @@ class DiskUsage:
     def __init__(self, folders: Sequence[Path], max_bytes: int, max_files: int) -> None:
         self.bytes_left, self._files_left, self.is_over_limit = max_bytes, max_files, False
         for folder in folders:
-            self._add_folder(str(folder), None, 0)
+            if not self.is_over_limit:
+                self._add_folder(str(folder), None, 0)
 
     def _add_folder(self, name: str, parent: int | None, depth: int) -> None:
         with suppress(OSError):  # it may have been removed meanwhile
@@ -45,6 +48,12 @@ class DiskUsage:
                 status = entry.stat(follow_symlinks=False)
                 self.bytes_left -= max(status.st_size, status.st_blocks * 512)
         self.is_over_limit = self.is_over_limit or self.bytes_left <= 0 or self._files_left < 0
+
+
+def folder_bytes(folder: Path) -> int:
+    """Bytes in a folder; more files than can be counted quickly are more than any limit."""
+    usage = DiskUsage([folder], sys.maxsize, MAX_FILES_TO_COUNT)
+    return sys.maxsize if usage.is_over_limit else sys.maxsize - usage.bytes_left
 
 
 def _open_folder(name: str, parent: int | None) -> tuple[int, int | None]:

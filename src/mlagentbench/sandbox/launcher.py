@@ -47,7 +47,7 @@ class Launcher:
         self.pid = os.getpid()
         threading.Thread(target=self._run_jobs, name="sandbox-launcher", daemon=True).start()
         if self.has_private_mounts:
-            self._run_in_thread(self._enter_private_mounts)
+            self.has_private_mounts = self._run_in_thread(self._enter_private_mounts)
 
     def _run_jobs(self) -> None:
         while True:
@@ -62,8 +62,10 @@ class Launcher:
         self._jobs.put((job, result))
         return result.result()
 
-    def _enter_private_mounts(self) -> None:
-        _raise_on_failure(_libc.unshare(CLONE_NEWNS), "Cannot create a private mount namespace")
+    def _enter_private_mounts(self) -> bool:
+        """Returns whether it is possible; to root in a container, it usually is not."""
+        if _libc.unshare(CLONE_NEWNS) != 0:
+            return False
         _mount("none", "/", None, MS_REC | MS_PRIVATE)
         try:
             STAGING_FOLDER.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -71,6 +73,7 @@ class Launcher:
             raise SandboxFault(f"Cannot create {STAGING_FOLDER}: {error}") from error
         _mount("mlagentbench", str(STAGING_FOLDER), "tmpfs", 0)
         STAGING_FOLDER.chmod(0o755)
+        return True
 
     def stage(self, path: Path) -> str:
         """Return a path under which the unprivileged user can reach `path`; mounts it if necessary."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from mlagentbench.errors import SandboxFault
 from mlagentbench.records import BYTES_PER_GB, Limit, Limits
 from mlagentbench.sandbox.cgroups import Cgroup
-from mlagentbench.sandbox.disk_usage import DiskUsage
+from mlagentbench.sandbox.disk_usage import DiskUsage, folder_bytes
 from mlagentbench.sandbox.processes import ProcessTree, count_threads, is_alive
 
 MIN_FREE_DISK_TO_START_BYTES = BYTES_PER_GB  # with less free disk on the host, no command is started
@@ -27,10 +27,26 @@ _known_shared_bytes: dict["LimitMonitor", int] = {}
 class LimitMonitor:
     """Monitors the limits of one command."""
 
-    def __init__(self, folders: Sequence[Path], limits: Limits, cgroup: Cgroup, tree: ProcessTree) -> None:
-        """Start to monitor. `folders`, on one disk, are those that the command can change."""
+    def __init__(
+        self,
+        folders: Sequence[Path],
+        limits: Limits,
+        cgroup: Cgroup,
+        tree: ProcessTree,
+        memory_folder: Path | None = None,
+    ) -> None:
+        """Start to monitor.
+
+        Args:
+            folders: The folders that the command can change; the first is the workspace.
+            limits: The limits.
+            cgroup: The cgroup of the command.
+            tree: Its processes.
+            memory_folder: A folder of the command whose files are in memory, if it has one on the host.
+        """
         self.folders, self.limits, self.cgroup, self.tree = folders, limits, cgroup, tree
         self.workspace = workspace = folders[0]
+        self._memory_folder = memory_folder
         self._peak_mb = 0.0
         self._peak_threads = 0
         self._over_process_limit_since: float | None = None
@@ -59,10 +75,10 @@ class LimitMonitor:
         now = time.monotonic()
         if now < self._next_memory_check:
             return None
+        if self._is_fork_bomb():  # first, because measuring the memory of many processes takes long
+            return "processes"
         if self._is_memory_exceeded():
             return "memory"
-        if self._is_fork_bomb():
-            return "processes"
         elapsed = time.monotonic() - now
         self._next_memory_check = now + max(0.1, 5 * elapsed)
         free = _free_disk_bytes(self.workspace)
@@ -110,6 +126,8 @@ class LimitMonitor:
             with suppress(OSError):
                 file_system = os.statvfs(f"/proc/{self.tree.root_pid}/root/{path}")
                 shared += (file_system.f_blocks - file_system.f_bfree) * file_system.f_frsize
+        if self._memory_folder:
+            shared += folder_bytes(self._memory_folder)
         _known_shared_bytes[self] = shared
         used = sum(private for private, _ in pss) + shared
         # Pages of a file without a name that are not mapped any more are in no figure of a process. They are

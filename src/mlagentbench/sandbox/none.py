@@ -19,6 +19,12 @@ class NoSandbox(Sandbox):
     """Runs the command as an ordinary process, with an id in its environment to find its descendants by."""
 
     name = "none"
+    mounts_files = False
+
+    @property
+    def uses_separate_user(self) -> bool:
+        """Commands have the user of the harness."""
+        return False
 
     def start(
         self, argv: Sequence[str], spec: SandboxSpec, stdin: int = subprocess.DEVNULL

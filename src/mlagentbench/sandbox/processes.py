@@ -75,7 +75,12 @@ class ProcessTree:
     """A command and everything that it started, including daemons."""
 
     def __init__(
-        self, pid: int, cgroup: Cgroup, command_id: str | None = None, root_pid: int | None = None
+        self,
+        pid: int,
+        cgroup: Cgroup,
+        command_id: str | None = None,
+        root_pid: int | None = None,
+        is_supervised: bool = False,
     ) -> None:
         """Track the processes of a command.
 
@@ -84,10 +89,12 @@ class ProcessTree:
             cgroup: The cgroup of the command.
             command_id: Identifies the command's processes where there is no pid namespace.
             root_pid: First process of the pid namespace, with which all others die; found by itself if None.
+            is_supervised: The process is a supervisor: orphans of the command become its children, and it
+                exits when all are dead.
         """
-        self.pid, self._cgroup, self._command_id = pid, cgroup, command_id
-        self.has_pid_namespace = command_id is None
-        self.root_pid = root_pid or (_first_child(pid) if self.has_pid_namespace else pid)
+        self.pid, self._cgroup, self._command_id, self._is_supervised = pid, cgroup, command_id, is_supervised
+        self.has_pid_namespace = command_id is None and not is_supervised
+        self.root_pid = root_pid or (pid if command_id else _first_child(pid))
         self.pidfd = os.pidfd_open(pid)
         try:
             self._root_pidfd = os.pidfd_open(self.root_pid)
@@ -98,7 +105,10 @@ class ProcessTree:
 
     def pids(self) -> list[int]:
         """Every process that runs the agent's code."""
-        pids = set(self._cgroup.pids) if self._cgroup.folders else set(list_process_tree(self.root_pid))
+        if self._cgroup.folders:
+            pids = set(self._cgroup.pids)
+        else:
+            pids = set(list_process_tree(self.pid if self._is_supervised else self.root_pid))
         if self._command_id:
             pids |= self._find_pids_by_command_id()
         return sorted(pids - ({self.pid} if self.pid != self.root_pid else set()))
@@ -158,13 +168,17 @@ class ProcessTree:
 
     def kill(self) -> None:
         """Kill all processes, and wait until the last one has exited."""
-        for pidfd in (self._root_pidfd, self.pidfd):
+        for pidfd in (self._root_pidfd, *([] if self._is_supervised else [self.pidfd])):
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
         poll = select.poll()
-        poll.register(self._root_pidfd, select.POLLIN)
-        in_time = bool(poll.poll(KILL_TIMEOUT_S * 1000))
+        # A supervisor kills the others, and then exits.
+        poll.register(self.pidfd if self._is_supervised else self._root_pidfd, select.POLLIN)
         deadline = time.monotonic() + KILL_TIMEOUT_S
+        in_time = bool(poll.poll(1 if self._is_supervised else KILL_TIMEOUT_S * 1000))
+        while self._is_supervised and not in_time and time.monotonic() < deadline:
+            _send_signal(self.pids(), signal.SIGKILL)  # with many processes, the supervisor may need help
+            in_time = bool(poll.poll(10))
         while self._command_id and in_time and (left := [pid for pid in self.pids() if _is_running(pid)]):
             _send_signal(left, signal.SIGKILL)
             in_time = time.monotonic() < deadline

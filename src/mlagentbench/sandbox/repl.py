@@ -24,7 +24,7 @@ class Repl:
 
     def __init__(self, sandbox: Sandbox, spec: SandboxSpec, service: CommandService | None = None) -> None:
         program = Path(repl.__file__)
-        inside = str(program) if sandbox.name == "none" else "/opt/repl.py"
+        inside = sandbox.path_inside(program, "/opt/repl.py")
         spec = replace(spec, mounts=(*spec.mounts, (program, inside)))
         argv = ["python", "-u", "-P", inside]
         self._process: SandboxProcess = sandbox.start_with_service(argv, spec, service, stdin=subprocess.PIPE)
@@ -33,11 +33,11 @@ class Repl:
         """Run code. Returns None if the interpreter is ready for more, or how it exited if it did."""
         process = self._process
         process.started_at = monotonic()
-        process.tree.resume()
+        process.resume()
         assert process.child.stdin is not None
         with socket(fileno=os.dup(process.child.stdin.fileno())) as channel:
             if self._run_command(channel, code, timeout_s, output):
-                process.tree.pause()
+                process.pause()
                 process.drain_output(output)
                 return None
         return process.finish(output)

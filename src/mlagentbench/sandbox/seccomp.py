@@ -17,6 +17,7 @@ from mlagentbench.errors import SandboxFault
 
 _HOST_MACHINE = platform.machine()
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # AUDIT_ARCH_*, in the column order of the table
+MACHINES = tuple(_AUDIT_ARCH)
 
 # Name, number on x86_64, number on aarch64 ("-": none), grouped by the reason for refusing the call.
 _TABLE = {
@@ -58,64 +59,71 @@ def _instruction_count(code: bytes) -> int:
     return len(code) // 8
 
 
-def _load_argument(index: int) -> bytes:
-    # The low half is enough: the kernel itself uses only 32 bits of every argument that is checked here.
-    return _instruction(_LOAD, 16 + 8 * index)
+def load_argument(index: int, mask: int = 0) -> bytes:
+    """Load an argument, or the bits of it that are in the mask, to compare it.
+
+    The low half is enough: the kernel itself uses only 32 bits of every argument that is checked here.
+    """
+    return _instruction(_LOAD, 16 + 8 * index) + (_instruction(_AND, mask) if mask else b"")
 
 
 def _if(test: int, value: int, then: bytes) -> bytes:
     return _instruction(test, value, 0, _instruction_count(then)) + then
 
 
-def _allow_only(index: int, allowed: tuple[int, ...], otherwise: bytes) -> bytes:
-    return _load_argument(index) + b"".join(_if(_JEQ, value, _ALLOW) for value in allowed) + otherwise
+def if_equal(value: int, then: bytes) -> bytes:
+    """Apply a rule if the loaded argument has this value."""
+    return _if(_JEQ, value, then)
 
 
-def _return_errno(error: int) -> bytes:
+def allow_only(index: int, allowed: tuple[int, ...], otherwise: bytes, mask: int = 0) -> bytes:
+    """Allow some values of an argument, and apply a rule to the others."""
+    return load_argument(index, mask) + b"".join(if_equal(value, ALLOW) for value in allowed) + otherwise
+
+
+def return_errno(error: int) -> bytes:
+    """Refuse a call with an error."""
     return _instruction(_RET, 0x00050000 | error)
 
 
-_ALLOW, _KILL = _instruction(_RET, 0x7FFF0000), _instruction(_RET, 0x80000000)
-_EPERM, _ENOSYS = _return_errno(errno.EPERM), _return_errno(errno.ENOSYS)
-_EAFNOSUPPORT = _return_errno(errno.EAFNOSUPPORT)
+ALLOW, _KILL = _instruction(_RET, 0x7FFF0000), _instruction(_RET, 0x80000000)
+_EPERM, _ENOSYS = return_errno(errno.EPERM), return_errno(errno.ENOSYS)
+_EAFNOSUPPORT = return_errno(errno.EAFNOSUPPORT)
 _AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
 # Every CLONE_NEW* except NEWTIME, which clone() takes as part of the exit signal.
 _CLONE_NEW_FLAGS = 0x7E020000
 _F_SETLEASE = 1024
 _SOL_SOCKET, _SO_LINGER = 1, 13
 # TIOCSTI and TIOCLINUX inject keyboard input; TIOCSETD loads tty modules.
-_TERMINAL_REQUESTS = (0x5412, 0x541C, 0x5423)
+TERMINAL_REQUESTS = (0x5412, 0x541C, 0x5423)
 
 # Streams and datagrams over TCP or UDP. Other protocols make the kernel load a module (SCTP, DCCP, L2TP).
 _ALLOW_TCP_AND_UDP = (
-    _load_argument(1)
-    + _instruction(_AND, 0xF)
-    + _if(_JGT, 2, _return_errno(errno.ESOCKTNOSUPPORT))
-    + _allow_only(2, (0, 6, 17), _return_errno(errno.EPROTONOSUPPORT))
+    load_argument(1, 0xF)
+    + _if(_JGT, 2, return_errno(errno.ESOCKTNOSUPPORT))
+    + allow_only(2, (0, 6, 17), return_errno(errno.EPROTONOSUPPORT))
 )
 _SPECIAL_RULES = {
-    "clone": _load_argument(0) + _if(_JSET, _CLONE_NEW_FLAGS, _EPERM) + _ALLOW,
+    "clone": load_argument(0) + _if(_JSET, _CLONE_NEW_FLAGS, _EPERM) + ALLOW,
     "clone3": _ENOSYS,  # its flags are behind a pointer, which no filter can follow; glibc uses clone
     **dict.fromkeys(("io_uring_setup", "io_uring_enter", "io_uring_register"), _ENOSYS),
-    "ioctl": _load_argument(1)
-    + b"".join(_if(_JEQ, request, _EPERM) for request in _TERMINAL_REQUESTS)
-    + _ALLOW,
+    "ioctl": load_argument(1) + b"".join(if_equal(request, _EPERM) for request in TERMINAL_REQUESTS) + ALLOW,
     # A lease would block the harness from reading the file.
-    "fcntl": _load_argument(1) + _if(_JEQ, _F_SETLEASE, _EPERM) + _ALLOW,
+    "fcntl": load_argument(1) + if_equal(_F_SETLEASE, _EPERM) + ALLOW,
     # The last process to close a lingering socket waits for it: that may be the harness, or for hours the
     # kernel, which then keeps all the memory. No command needs SO_LINGER here, so setting it succeeds without
     # effect.
-    "setsockopt": _load_argument(1)
-    + _if(_JEQ, _SOL_SOCKET, _load_argument(2) + _if(_JEQ, _SO_LINGER, _return_errno(0)) + _ALLOW)
-    + _ALLOW,
-    "personality": _allow_only(0, (0, 0xFFFFFFFF), _EPERM),  # others turn address randomisation off
-    "socketpair": _allow_only(0, (_AF_UNIX,), _EAFNOSUPPORT),
-    "socket": _load_argument(0)
-    + _if(_JEQ, _AF_UNIX, _ALLOW)
-    + _if(_JEQ, _AF_INET, _ALLOW_TCP_AND_UDP)
-    + _if(_JEQ, _AF_INET6, _ALLOW_TCP_AND_UDP)
+    "setsockopt": load_argument(1)
+    + if_equal(_SOL_SOCKET, load_argument(2) + if_equal(_SO_LINGER, return_errno(0)) + ALLOW)
+    + ALLOW,
+    "personality": allow_only(0, (0, 0xFFFFFFFF), _EPERM),  # others turn address randomisation off
+    "socketpair": allow_only(0, (_AF_UNIX,), _EAFNOSUPPORT),
+    "socket": load_argument(0)
+    + if_equal(_AF_UNIX, ALLOW)
+    + if_equal(_AF_INET, _ALLOW_TCP_AND_UDP)
+    + if_equal(_AF_INET6, _ALLOW_TCP_AND_UDP)
     # NETLINK_ROUTE, for if_nameindex and getaddrinfo.
-    + _if(_JEQ, _AF_NETLINK, _allow_only(2, (0,), _EAFNOSUPPORT))
+    + if_equal(_AF_NETLINK, allow_only(2, (0,), _EAFNOSUPPORT))
     + _EAFNOSUPPORT,
 }
 
@@ -123,7 +131,7 @@ _SPECIAL_RULES = {
 # zero is null.
 NOTIFY = _instruction(_RET, 0x7FC00000)
 NOTIFY_IF_ADDRESSED = (
-    _load_argument(4) + _if(_JEQ, 0, _instruction(_LOAD, 16 + 8 * 4 + 4) + _if(_JEQ, 0, _ALLOW)) + NOTIFY
+    load_argument(4) + if_equal(0, _instruction(_LOAD, 16 + 8 * 4 + 4) + if_equal(0, ALLOW)) + NOTIFY
 )
 
 
@@ -139,17 +147,21 @@ def filtered_syscall_numbers(machine: str = _HOST_MACHINE) -> dict[str, int]:
 
 def build_filter(machine: str = _HOST_MACHINE) -> bytes:
     """Build the filter for an architecture."""
+    return assemble_filter(sandbox_rules(machine), machine)
+
+
+def sandbox_rules(machine: str = _HOST_MACHINE) -> dict[int, bytes]:
+    """The rules of the filter, by the number of the system call."""
     numbers = filtered_syscall_numbers(machine)
-    rules = {number: _SPECIAL_RULES.get(name, _EPERM) for name, number in numbers.items()}
-    return assemble_filter(rules, machine)
+    return {number: _SPECIAL_RULES.get(name, _EPERM) for name, number in numbers.items()}
 
 
 def assemble_filter(rules: dict[int, bytes], machine: str = _HOST_MACHINE) -> bytes:
     """Assemble a filter (classic BPF) that applies a rule to each of some calls, and allows the others."""
-    spans = {0: _ALLOW}  # first number of each span of calls with the same rule, and the rule
+    spans = {0: ALLOW}  # first number of each span of calls with the same rule, and the rule
     for number, rule in sorted(rules.items()):
         spans[number] = rule
-        spans[number + 1] = _ALLOW
+        spans[number + 1] = ALLOW
     if machine == "x86_64":
         spans[0x40000000] = _ENOSYS  # the x32 calls, which would bypass the numbers above
     merged = [next(same_rule) for _, same_rule in groupby(sorted(spans.items()), key=itemgetter(1))]

@@ -8,7 +8,7 @@ from mlagentbench.discovery import installed_plugins, load_class
 from mlagentbench.errors import UsageError
 from mlagentbench.sandbox.base import Sandbox
 
-SANDBOX_NAMES = ("bwrap", "podman", "podman:IMAGE", "docker", "docker:IMAGE", "none")
+SANDBOX_NAMES = ("auto", "bwrap", "landlock", "podman", "podman:IMAGE", "docker", "docker:IMAGE", "none")
 FIRST_UID, UID_COUNT = 1_900_000_000, 1_000_000  # above what distributions and container engines assign
 
 
@@ -17,16 +17,24 @@ def create_sandbox(name: str, gpu: str = "") -> Sandbox:
 
     Args:
         name: One of `SANDBOX_NAMES`, where IMAGE is an image name or the path of a root file system, or a
-            sandbox of another package.
+            sandbox of another package. "auto" is the strongest that works on this machine, but not "none".
         gpu: GPUs that commands may use: "", "all", or comma-separated device numbers.
 
     Raises:
         UsageError: There is no such sandbox, or its program is not installed; the message says what to do.
     """
+    if name == "auto":
+        from mlagentbench.sandbox.trial import choose_sandbox_name
+
+        name = choose_sandbox_name(gpu)
     if name == "bwrap":
         from mlagentbench.sandbox.bwrap import BubblewrapSandbox
 
         return BubblewrapSandbox(gpu)
+    if name == "landlock":
+        from mlagentbench.sandbox.landlock.sandbox import LandlockSandbox
+
+        return LandlockSandbox(gpu)
     if name == "none":
         from mlagentbench.sandbox.none import NoSandbox
 

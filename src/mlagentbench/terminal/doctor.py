@@ -2,21 +2,22 @@
 
 import os
 import shutil
-import subprocess
 
-from mlagentbench.errors import BenchError
+from mlagentbench.errors import BenchError, UsageError
 from mlagentbench.records import Record
 from mlagentbench.runtimes.base import Runtime, find_runtime, runtime_names
-from mlagentbench.sandbox.base import SandboxSpec
+from mlagentbench.sandbox.base import POLLED_LIMITS, Sandbox, SandboxSpec
 from mlagentbench.sandbox.cgroups import Cgroup, find_controller_folders
 from mlagentbench.sandbox.output import CommandOutput
 from mlagentbench.sandbox.selection import choose_unprivileged_uid, create_sandbox
+from mlagentbench.sandbox.trial import STRONGEST_FIRST, find_remedy, try_sandbox
 from mlagentbench.system.cache import cache_dir, require_writable_cache, temporary_dir
 from mlagentbench.system.hardware import detect_hardware
 
 MIN_FREE_CACHE_GB = 2
 SANDBOX_TEST_TIMEOUT_S = 60
 MAX_ERROR_CHARS = 300
+CGROUP_REMEDY = "For exact limits, use a login session of systemd, or be root where cgroups are writable"
 
 
 class DoctorCheck(Record):
@@ -32,7 +33,7 @@ def run_checks() -> list[DoctorCheck]:
     """Check everything a run depends on by actually using it."""
     return [
         _describe_hardware(),
-        _check_isolation(),
+        *_check_sandboxes(),
         _check_seccomp(),
         _check_limits(),
         _describe_gpu(),
@@ -50,22 +51,34 @@ def _describe_hardware() -> DoctorCheck:
     )
 
 
-def _check_isolation() -> DoctorCheck:
-    if not shutil.which("bwrap"):
-        detail = "bubblewrap is not installed; install it with: apt-get install bubblewrap"
-        return DoctorCheck(what="isolation", good=False, detail=detail)
-    version = _run_bwrap("--version").stdout.strip()
-    options = ("--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent")
-    test = _run_bwrap(*options, "--ro-bind", "/", "/", "true")
-    if test.returncode != 0:
-        detail = f"{version} cannot create namespaces on this machine: {test.stderr.strip()[:200]}"
-        return DoctorCheck(what="isolation", good=False, detail=detail)
-    user = "as a separate unprivileged user for each run" if os.geteuid() == 0 else "as the current user"
-    return DoctorCheck(what="isolation", good=True, detail=f"{version}; commands run {user}")
+def _check_sandboxes() -> list[DoctorCheck]:
+    """Try the built-in sandboxes with the command that runs before every run; one of them must work."""
+    outcomes = {name: _try(name) for name in STRONGEST_FIRST}
+    works = any(good for good, _ in outcomes.values())
+    checks = []
+    for name, (good, detail) in outcomes.items():
+        detail = f"{detail}; {_describe_sandbox(create_sandbox(name))}" if good else detail
+        needed = not works and name == STRONGEST_FIRST[0]
+        checks.append(DoctorCheck(what=f"sandbox {name}", good=good, detail=detail, needed=needed))
+    return checks
 
 
-def _run_bwrap(*args: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(["bwrap", *args], capture_output=True, text=True, check=False)
+def _describe_sandbox(sandbox: Sandbox) -> str:
+    """Who commands run as, and what the sandbox cannot isolate."""
+    is_separate = os.geteuid() == 0 and sandbox.uses_separate_user
+    user = "a separate unprivileged user for each run" if is_separate else "the current user"
+    limitations = "; ".join(text for text in sandbox.limitations if text != POLLED_LIMITS)
+    return f"commands run as {user}" + (f" ({limitations})" if limitations else "")
+
+
+def _try(name: str, runtime: Runtime | None = None) -> tuple[bool, str]:
+    """Run a command in a sandbox; returns whether it worked, and its duration or the error."""
+    try:
+        return True, f"works ({try_sandbox(create_sandbox(name), runtime):.2f} s)"
+    except UsageError as error:
+        return False, f"{error} {find_remedy(str(error))}".strip()
+    except (BenchError, OSError) as error:
+        return False, str(error)
 
 
 def _check_seccomp() -> DoctorCheck:
@@ -85,7 +98,10 @@ def _check_limits() -> DoctorCheck:
         Cgroup(2**30, 10).close()
         detail = f"cgroup version {version} limits memory and processes"
     else:
-        detail = "no delegated cgroup: a watchdog limits memory, rlimit limits processes"
+        # Good enough to run, but not as good as a cgroup.
+        return DoctorCheck(
+            what="limits", good=False, needed=False, detail=f"{POLLED_LIMITS}. {CGROUP_REMEDY}"
+        )
     return DoctorCheck(what="limits", good=True, detail=detail)
 
 
@@ -95,40 +111,43 @@ def _describe_gpu() -> DoctorCheck:
 
 
 def _check_runtimes() -> list[DoctorCheck]:
-    return [_check_runtime(name) for name in runtime_names()]
+    working = [name for name in STRONGEST_FIRST if _try(name)[0]]
+    return [_check_runtime(name, working[0] if working else None) for name in runtime_names()]
 
 
-def _check_runtime(name: str) -> DoctorCheck:
+def _check_runtime(name: str, sandbox: str | None) -> DoctorCheck:
     runtime, what = find_runtime(name), f"runtime {name}"
     if not runtime.is_built:
         return DoctorCheck(what=what, good=True, detail="not built yet; built by the first run that needs it")
-    works, detail = _try_sandbox(runtime, "bwrap")
+    if sandbox is None:
+        return DoctorCheck(what=what, good=True, detail=f"built, but no sandbox works, {runtime.folder}")
+    works, detail = _import_numpy(runtime, sandbox)
     return DoctorCheck(what=what, good=works, detail=f"{detail}, {runtime.folder}" if works else detail)
 
 
 def _check_container_engines() -> list[DoctorCheck]:
     """Check installed container engines; they are optional, so that a missing one is no error."""
-    built = [runtime for runtime in map(find_runtime, runtime_names()) if runtime.is_built]
     checks = []
     for engine in ("podman", "docker"):
         if not shutil.which(engine):
             continue
-        works, detail = _try_sandbox(built[0], engine) if built else (False, "no runtime is built")
+        works, detail = _try(engine)
         detail = f"{detail}; use it with --sandbox {engine}" if works else f"cannot be used: {detail}"
         checks.append(DoctorCheck(what=engine, good=works, needed=False, detail=detail))
     return checks
 
 
-def _try_sandbox(runtime: Runtime, isolation: str) -> tuple[bool, str]:
-    """Run a command in a sandbox; returns whether it worked, and its duration or the error."""
+def _import_numpy(runtime: Runtime, sandbox_name: str) -> tuple[bool, str]:
+    """Import a package of a runtime; returns whether it worked, and its duration or the error."""
+    sandbox = create_sandbox(sandbox_name)
     try:
         with temporary_dir() as folder, CommandOutput() as output:
-            uid = choose_unprivileged_uid("doctor")
+            uid = choose_unprivileged_uid("doctor") if sandbox.uses_separate_user else None
             if uid:
                 os.chown(folder, uid, uid)
             command = ["python", "-c", "import numpy; print(numpy.__version__)"]
             spec = SandboxSpec(folder, runtime, uid=uid)
-            execution = create_sandbox(isolation).run(command, spec, SANDBOX_TEST_TIMEOUT_S, output)
+            execution = sandbox.run(command, spec, SANDBOX_TEST_TIMEOUT_S, output)
     except (BenchError, OSError) as error:
         return False, str(error)
     if execution.exit_code != 0:

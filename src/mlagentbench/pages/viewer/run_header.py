@@ -117,6 +117,8 @@ def _settings(run: Run) -> Iterator[tuple[str, str]]:
     yield "Started", spec.started
     gpu, access_log = f", GPU {spec.gpu}" if spec.gpu else "", ", access log" if spec.record_access else ""
     yield "Sandbox", f"{spec.sandbox}{gpu}{access_log}"
+    if spec.sandbox_limitations:
+        yield "Limits of the sandbox", "; ".join(spec.sandbox_limitations)
     yield (
         "Limits per script",
         f"{limits.script_minutes:g} min, {limits.memory_gb:g} GB memory, {limits.disk_gb:g} GB disk,"

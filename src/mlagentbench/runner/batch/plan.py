@@ -65,7 +65,7 @@ class Plan(Record):
     edition: str = "open"
     instance: str = ""
     start: Start = "starter"
-    sandbox: str = "bwrap"
+    sandbox: str = "auto"
     record_access: StrictBool = Field(default=False, validation_alias=AliasChoices("record_access", "ledger"))
     limits: dict[str, Any] = Field(default_factory=dict)
     budget: Budget = Budget()
@@ -105,9 +105,9 @@ class Plan(Record):
         Raises:
             UsageError: A task, agent, model or sandbox does not exist or does not fit.
         """
-        create_sandbox(self.sandbox)
+        sandbox = create_sandbox(self.sandbox).name
         if self.record_access:
-            require_access_log_support(self.sandbox)
+            require_access_log_support(sandbox)
         tasks = [_resolve_task(name, self.edition, self.start) for name in self.tasks]
         agent_specs = [agent_spec for agent in self.agents for agent_spec in self._agent_specs(agent)]
         seeds = self.seeds or range(self.repetitions)
@@ -115,7 +115,7 @@ class Plan(Record):
             "edition": self.edition,
             "instance": self.instance,
             "start": self.start,
-            "sandbox": self.sandbox,
+            "sandbox": sandbox,
             "record_access": self.record_access,
             "limits": self.limits,
         }

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from posixpath import normpath
 
-from mlagentbench.sandbox.access_log.seccomp_listener import read_link
+from mlagentbench.sandbox.seccomp_listener import read_link
 
 SYS_OPENAT2, RESOLVE_IN_ROOT = 437, 0x10
 READ_ONLY_PREFIXES = ("/usr/", "/opt/", "/lib", "/bin/", "/sbin/", "/etc/")  # resolved only once

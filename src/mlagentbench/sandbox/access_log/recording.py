@@ -29,7 +29,7 @@ _GET_ACTION_AVAIL, _RET_USER_NOTIF = 2, 0x7FC00000
 def require_access_log_support(sandbox: str) -> None:
     """Raise a UsageError if accesses cannot be recorded with this sandbox or on this machine."""
     if sandbox != "bwrap":
-        raise UsageError("--record-access needs the bubblewrap sandbox: use --sandbox bwrap (the default).")
+        raise UsageError("--record-access needs the bubblewrap sandbox: use --sandbox bwrap.")
     action = ctypes.c_uint32(_RET_USER_NOTIF)
     is_known_machine = platform.machine() in ("x86_64", "aarch64")
     numbers = (syscalls.seccomp_syscall_number(), _GET_ACTION_AVAIL, 0) if is_known_machine else ()

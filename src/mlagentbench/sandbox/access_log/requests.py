@@ -7,7 +7,7 @@ import sys
 from typing import NamedTuple
 
 from mlagentbench.sandbox.access_log.lookup import absolute_path
-from mlagentbench.sandbox.access_log.seccomp_listener import Notification, SeccompListener
+from mlagentbench.sandbox.seccomp_listener import Notification, SeccompListener
 
 WRITE_FLAGS = os.O_ACCMODE | os.O_CREAT | os.O_TRUNC
 SOCKET_CALL_MODES = {

@@ -15,7 +15,7 @@ from mlagentbench.sandbox.access_log.counts import AccessCounts
 from mlagentbench.sandbox.access_log.expected_paths import is_local_address
 from mlagentbench.sandbox.access_log.lookup import SandboxFiles, is_immutable_path
 from mlagentbench.sandbox.access_log.requests import AccessRequest, parse_request
-from mlagentbench.sandbox.access_log.seccomp_listener import SeccompListener
+from mlagentbench.sandbox.seccomp_listener import SeccompListener
 
 
 class Supervisor:

@@ -1,4 +1,4 @@
-"""Receives system calls of other processes from the kernel: read their arguments, let them continue."""
+"""Receives system calls of other processes from the kernel, to let them continue or to answer them."""
 
 import ctypes
 import errno
@@ -9,7 +9,9 @@ from fcntl import ioctl
 from typing import NamedTuple
 
 IOCTL_NOTIF_RECV, IOCTL_NOTIF_SEND, FLAG_CONTINUE = 0xC0502100, 0xC0182101, 1
+IOCTL_NOTIF_ID_VALID, IOCTL_NOTIF_ADDFD, FLAG_SETFD = 0x40082102, 0x40182103, 1
 NOTIFICATION_STRUCT, RESPONSE_STRUCT = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
+ADDFD_STRUCT = struct.Struct("=QIIII")
 PAGE_BYTES, MAX_READ_BYTES = 4096, 4096
 _EMPTY_NOTIFICATION = bytes(NOTIFICATION_STRUCT.size)
 
@@ -54,6 +56,25 @@ class SeccompListener:
         """Let the kernel execute the call as if there were no listener; the sandbox still applies."""
         with suppress(OSError):  # its process was killed meanwhile
             ioctl(self.fd, IOCTL_NOTIF_SEND, RESPONSE_STRUCT.pack(notification.id, 0, 0, FLAG_CONTINUE))
+
+    def answer_call(self, notification: Notification, value: int = 0, error: int = 0) -> None:
+        """Let the call return a value or an error; the kernel does not execute it."""
+        with suppress(OSError):
+            ioctl(self.fd, IOCTL_NOTIF_SEND, RESPONSE_STRUCT.pack(notification.id, value, -error, 0))
+
+    def give_fd(self, notification: Notification, fd: int, flags: int, target: int | None = None) -> int:
+        """Duplicate a descriptor into the calling process, as `target` if given; returns its number there."""
+        mode = 0 if target is None else FLAG_SETFD
+        request = ADDFD_STRUCT.pack(notification.id, mode, fd, target or 0, flags & os.O_CLOEXEC)
+        number: int = ioctl(self.fd, IOCTL_NOTIF_ADDFD, bytearray(request))
+        return number
+
+    def is_waiting(self, notification: Notification) -> bool:
+        """Whether the call still waits: if not, its thread id may belong to another thread by now."""
+        with suppress(OSError):
+            ioctl(self.fd, IOCTL_NOTIF_ID_VALID, struct.pack("=Q", notification.id))
+            return True
+        return False
 
     def read_memory(self, tid: int, address: int, length: int = MAX_READ_BYTES) -> bytes:
         """Read memory of a thread; less than asked for if it is not all mapped.
