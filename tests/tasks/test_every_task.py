@@ -20,6 +20,7 @@ FAST_TASKS = ("house-price",)  # one whole run of a real task, of its starter, i
 QUICK_CHECKS = [check for check in TASK_CHECKS if not check.slow]
 # The audit of every task is `make audit`; its quick form on two tasks is in tests/audit.
 RUN_CHECKS = [check for check in TASK_CHECKS if check.slow and check.name != "audit"]
+SLOW_CHECKS = ("reference", "packages")  # even for a fast task
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,7 @@ def test_a_task_keeps_the_contract(
 
 
 def mark_slow(name: str, check: TaskCheck) -> list[pytest.MarkDecorator]:
-    is_fast = name in FAST_TASKS and check.name != "reference"
+    is_fast = name in FAST_TASKS and check.name not in SLOW_CHECKS
     return [pytest.mark.xdist_group(name), *([] if is_fast else [pytest.mark.slow])]
 
 

@@ -49,9 +49,18 @@ def check_reference(subject: TaskUnderTest) -> None:
         )
 
 
+def check_packages(subject: TaskUnderTest) -> None:
+    """No data set that the packages of the runtime can load contains the data of the task."""
+    _run_attacks(subject, ["package_datasets"])
+
+
 def check_audit(subject: TaskUnderTest) -> None:
     """No scripted attack of the quick audit succeeds."""
-    findings = run_audit([subject.task.load_name], [], True, ignore_progress, lambda finding: None)
+    _run_attacks(subject, [])
+
+
+def _run_attacks(subject: TaskUnderTest, names: list[str]) -> None:
+    findings = run_audit([subject.task.load_name], names, True, ignore_progress, lambda finding: None)
     succeeded = [
         f"{finding.attack}: {finding.what}" for finding in findings if finding.outcome == "SUCCEEDED"
     ]

@@ -24,6 +24,9 @@ TASK_CHECKS = (
         (*DATA, "answers"),
     ),
     TaskCheck("empty", "an empty workspace is invalid", submission_checks.check_empty_workspace, DATA),
+    TaskCheck(
+        "packages", "no package of the runtime has the data", solution_checks.check_packages, DATA, slow=True
+    ),
     TaskCheck("nothing", "doing nothing does not succeed", solution_checks.check_nothing, DATA, slow=True),
     TaskCheck(
         "starter", "the starter is valid and scores its level", solution_checks.check_starter, DATA, slow=True
