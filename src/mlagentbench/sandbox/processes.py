@@ -168,6 +168,8 @@ class ProcessTree:
 
     def kill(self) -> None:
         """Kill all processes, and wait until the last one has exited."""
+        if self._is_supervised:
+            kill_together(self.pids())
         for pidfd in (self._root_pidfd, *([] if self._is_supervised else [self.pidfd])):
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
@@ -177,7 +179,7 @@ class ProcessTree:
         deadline = time.monotonic() + KILL_TIMEOUT_S
         in_time = bool(poll.poll(1 if self._is_supervised else KILL_TIMEOUT_S * 1000))
         while self._is_supervised and not in_time and time.monotonic() < deadline:
-            _send_signal(self.pids(), signal.SIGKILL)  # with many processes, the supervisor may need help
+            kill_together(self.pids())  # with many processes, the supervisor may need help
             in_time = bool(poll.poll(10))
         while self._command_id and in_time and (left := [pid for pid in self.pids() if _is_running(pid)]):
             _send_signal(left, signal.SIGKILL)
@@ -239,6 +241,12 @@ def _read_thread_cpu_ns(pid: int) -> dict[str, int]:
             if fields := read_proc_stat(thread):
                 cpu_ns[thread] = (int(fields[11]) + int(fields[12])) * 10_000_000
     return cpu_ns
+
+
+def kill_together(pids: list[int]) -> None:
+    """Kill processes; all are stopped first, because a fork bomb replaces every process that is killed."""
+    _send_signal(pids, signal.SIGSTOP)
+    _send_signal(pids, signal.SIGKILL)
 
 
 def _send_signal(pids: list[int], signal_number: int) -> None:

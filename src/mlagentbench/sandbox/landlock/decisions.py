@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from mlagentbench.sandbox.landlock.kernel import rename_at
-from mlagentbench.sandbox.processes import count_threads, list_process_tree, read_proc_stat
+from mlagentbench.sandbox.processes import list_process_tree, read_proc_stat
 from mlagentbench.sandbox.seccomp_listener import Notification, SeccompListener
 
 SHARED_MEMORY_PREFIX = "/dev/shm/"
@@ -22,6 +22,10 @@ AT_FDCWD, AT_SYMLINK_NOFOLLOW, AT_REMOVEDIR, AT_EMPTY_PATH = -100, 0x100, 0x200,
 UTIME_NOW, UTIME_OMIT = 0x3FFFFFFF, 0x3FFFFFFE
 MAX_ADDRESS_BYTES = 110
 CONTINUE: int | None = None  # the kernel executes the call
+
+
+class ServerBusy(Exception):
+    """A connection cannot be made yet, and the caller waits for it."""
 
 
 class Decisions:
@@ -33,7 +37,6 @@ class Decisions:
         writable: Folders whose files the command may change.
         protected: Files and folders in these that it may not change.
         shared_memory: The private folder that stands for /dev/shm.
-        max_threads: How many threads all processes of the command may have together.
     """
 
     def __init__(
@@ -43,11 +46,9 @@ class Decisions:
         writable: list[str],
         protected: list[str],
         shared_memory: str,
-        max_threads: int,
     ) -> None:
         self._listener, self._calls = listener, calls
         self._writable, self._protected, self._shared_memory = writable, protected, shared_memory
-        self._max_threads = max_threads
         self.waiting: list[Notification] = []  # connections to a server that is busy
 
     def receive(self) -> None:
@@ -65,7 +66,7 @@ class Decisions:
         method, name = self._calls[notification.number]
         try:
             result = getattr(self, f"_{method}")(notification, name)
-        except BlockingIOError:
+        except ServerBusy:
             self.waiting.append(notification)
         except OSError as error:
             self._listener.answer_call(notification, error=error.errno or errno.EPERM)
@@ -93,11 +94,6 @@ class Decisions:
             if status and pid != _thread_group(call.tid):
                 os.kill(pid, signal_number) if signal_number else None
         return 0
-
-    def _start_thread(self, _call: Notification, _name: str) -> int | None:
-        if count_threads(list_process_tree(os.getpid())[1:]) >= self._max_threads:
-            raise OSError(errno.EAGAIN, "too many threads")
-        return CONTINUE
 
     def _change_process(self, call: Notification, _name: str) -> int | None:
         return self._require_own(_signed(call.arguments[0]))
@@ -231,8 +227,8 @@ class Decisions:
                 connection.connect(f"/proc/self/fd/{target}")
             except BlockingIOError as error:
                 if flags & os.O_NONBLOCK:
-                    raise OSError(errno.EAGAIN, "busy") from error
-                raise
+                    raise
+                raise ServerBusy from error
             connection.setblocking(not flags & os.O_NONBLOCK)
             self._listener.give_fd(call, connection.fileno(), flags, _signed(fd))
         return 0

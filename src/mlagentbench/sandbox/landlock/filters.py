@@ -44,7 +44,6 @@ _DECIDED = {
     "link": "link 86 -, linkat 265 37",
     "open_shared_memory": "open 2 -, openat 257 56",
     "connect": "connect 42 203",
-    "start_thread": "clone 56 220, fork 57 -, vfork 58 -",
 }
 _RESTRICTED = "socket 41 198, socketpair 53 199, fcntl 72 25, ioctl 16 29, truncate 76 45"
 
@@ -91,8 +90,8 @@ def decided_calls(machine: str = _HOST_MACHINE) -> dict[int, tuple[str, str]]:
     }
 
 
-def build_command_filter(version: int, counts_threads: bool = True, machine: str = _HOST_MACHINE) -> bytes:
-    """Build the filter for a version of Landlock; the supervisor counts threads if the kernel does not."""
+def build_command_filter(version: int, machine: str = _HOST_MACHINE) -> bytes:
+    """Build the filter for a version of Landlock."""
     refused = {number: _EPERM for table in _REFUSED.values() for number in _numbers(table, machine).values()}
     numbers = {name: number for number, (_, name) in decided_calls(machine).items()}
     decided = dict.fromkeys(numbers.values(), NOTIFY)
@@ -102,10 +101,6 @@ def build_command_filter(version: int, counts_threads: bool = True, machine: str
     if "open" in numbers:
         decided[numbers["open"]] = _open_rule(1, version)
     rules = seccomp.sandbox_rules(machine)
-    allow_clone = rules[numbers["clone"]].removesuffix(ALLOW)
-    decided[numbers["clone"]] = allow_clone + (NOTIFY if counts_threads else ALLOW)
-    for name in {"fork", "vfork"} & numbers.keys():
-        decided[numbers[name]] = NOTIFY if counts_threads else ALLOW
     restricted = _numbers(_RESTRICTED, machine)
     rules |= {
         **refused,

@@ -23,7 +23,7 @@ from mlagentbench.sandbox.landlock.rules import readable_rules
 from mlagentbench.sandbox.launcher import shared_launcher
 from mlagentbench.sandbox.processes import count_threads
 
-OTHER_PROCESSES = 512  # that the user may start while a command runs, before its own forks are refused
+OTHER_PROCESSES = 64  # that the user may start while a command runs, before its own forks are refused
 NOT_ISOLATED = (
     "no pid namespace: commands have pids of the host, and cannot list or reach other processes",
     "no mount namespace: names and sizes of files outside can be seen, their content cannot",
@@ -88,7 +88,7 @@ class LandlockSandbox(Sandbox):
         try:
             read_only.protect()
             wrapped = handshake.wrap_command(argv, stdin)
-            request = self._build_request(wrapped, spec, folders, "pids" not in cgroup.folders)
+            request = self._build_request(wrapped, spec, folders)
             os.write(request_fd, json.dumps(request).encode())
             os.lseek(request_fd, 0, os.SEEK_SET)
             source = str(Path(mlagentbench.__file__).parents[1])
@@ -116,7 +116,7 @@ class LandlockSandbox(Sandbox):
             os.close(request_fd)
 
     def _build_request(
-        self, command: list[str], spec: SandboxSpec, folders: PrivateFolders, counts_threads: bool
+        self, command: list[str], spec: SandboxSpec, folders: PrivateFolders
     ) -> dict[str, object]:
         """What the supervisor needs to know."""
         stage, is_read_only = shared_launcher().stage, "." in spec.read_only_paths
@@ -147,9 +147,7 @@ class LandlockSandbox(Sandbox):
             "folder": workspace,
             "version": self.version,
             "rules": rules,
-            "filter": filters.build_command_filter(self.version, counts_threads).hex(),
-            # One more than allowed, so that the limit monitor notices.
-            "max_threads": spec.limits.processes + 1,
+            "filter": filters.build_command_filter(self.version).hex(),
             "calls": filters.decided_calls(),
             "writable": writable,
             "protected": [] if is_read_only else [f"{workspace}/{path}" for path in spec.read_only_paths],

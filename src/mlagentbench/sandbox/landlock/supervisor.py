@@ -18,7 +18,7 @@ from typing import Any
 
 from mlagentbench.sandbox.landlock import kernel
 from mlagentbench.sandbox.landlock.decisions import Decisions
-from mlagentbench.sandbox.processes import list_process_tree
+from mlagentbench.sandbox.processes import kill_together, list_process_tree
 from mlagentbench.sandbox.seccomp_listener import SeccompListener
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
@@ -61,7 +61,6 @@ def main() -> None:
                 request["writable"],
                 request["protected"],
                 request["shared_memory"],
-                request["max_threads"],
             )
             code = _serve(decisions, fds[0], pid, child_changed)
         else:
@@ -142,9 +141,7 @@ def _exit_code(status: int) -> int:
 def _kill_all() -> None:
     """Kill everything that the command started, again and again, until no child is left."""
     while True:
-        for pid in list_process_tree(os.getpid())[1:]:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        kill_together(list_process_tree(os.getpid())[1:])
         try:
             while os.waitpid(-1, os.WNOHANG) != (0, 0):
                 pass
