@@ -75,8 +75,11 @@ class LimitMonitor:
         now = time.monotonic()
         if now < self._next_memory_check:
             return None
-        if self._is_fork_bomb():  # first, because measuring the memory of many processes takes long
+        if self._is_fork_bomb():
             return "processes"
+        if self._over_process_limit_since:  # measuring the memory of so many processes would take too long
+            self._next_memory_check = now + 0.1
+            return None
         if self._is_memory_exceeded():
             return "memory"
         elapsed = time.monotonic() - now
