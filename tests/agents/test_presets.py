@@ -31,7 +31,11 @@ EDIT = f"I replace the script.\n\ntrain.py\n```\n{PERFECT}```\n\nRun it:\n\n```b
 SCRIPTS: dict[str, list[ScriptedReply]] = {
     "smolagents": [CODE, '<code>\nfinal_answer("done")\n</code>'],
     "aider": [EDIT],
+    "aide": [
+        f"Each id is its own value.\n\n```python\n{PERFECT.replace('questions', './input/questions')}```"
+    ],
 }
+OPTIONS = {"aide": ("--set", "arguments=agent.steps=1")}
 PRESETS = [name for name in discovery.builtin_names("agents") if issubclass(load_agent_class(name), Preset)]
 FAST = "smolagents"  # 17 MB
 
@@ -43,7 +47,8 @@ def run_preset(cli: Any, toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     def run(name: str) -> dict[str, Any]:
         with CodingModel(SHELL_COMMAND, *SCRIPTS.get(name, ())) as model:
-            options = ("--model", f"{model.url}/v1#wire", "--out", tmp_path / "run", "--json")
+            model_name = f"{model.url}/v1#wire"
+            options = ("--model", model_name, "--out", tmp_path / "run", "--json", *OPTIONS.get(name, ()))
             completed = cli("run", toy, "--agent", name, *options)
         assert completed.returncode == 0, completed.stderr
         return dict(json.loads(completed.stdout))

@@ -12,6 +12,8 @@ import anthropic
 import openai
 import pytest
 
+from mlagentbench.endpoint.chat import Chat
+from mlagentbench.endpoint.reasoning import parse_state_token
 from mlagentbench.endpoint.server import MAX_CONNECTIONS, Endpoint, ModelRequest, RequestRefused
 from mlagentbench.records import Message, Prompt, Reply, ToolCall
 
@@ -434,3 +436,12 @@ def test_closing_an_endpoint_refuses_waiting_requests() -> None:
         threading.Thread(target=lambda: (endpoint.requests.get(), endpoint.close())).start()
         with pytest.raises(openai.PermissionDeniedError, match="The run is over"):
             client.chat.completions.create(model="m", messages=[{"role": "user", "content": "x"}])
+
+
+def test_a_lone_instruction_is_the_question_as_aide_sends_it() -> None:
+    prompt = Chat().parse_request({"messages": [{"role": "system", "content": "Write a script."}]})
+    assert prompt.messages == (Message(role="user", text="Write a script."),)
+
+
+def test_a_function_call_may_have_googles_mark_for_no_signature_as_gemini_cli_sends_it() -> None:
+    assert parse_state_token("skip_thought_signature_validator") == ""

@@ -24,9 +24,8 @@ class CodingModel(FakeProvider):
         self.requests.append(request)
         tools = {tool["function"]["name"]: tool["function"] for tool in request.body.get("tools") or ()}
         shell = find_shell(tools)
-        choice = request.body.get("tool_choice")
-        if isinstance(choice, dict):  # the program wants this tool called
-            name = choice["function"]["name"]
+        if request.body.get("tool_choice") not in (None, "auto", "none"):  # the program wants a tool called
+            name = next(iter(tools))
             return Completion("", ((name, fill_arguments(tools[name], self.command)),))
         answered = any(message["role"] == "tool" for message in request.body["messages"])
         if shell and not answered:

@@ -3,7 +3,7 @@
 import json
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from mlagentbench.records import Message, Prompt, Reply
@@ -68,6 +68,13 @@ def require_question(messages: Iterable[Message], field: str) -> None:
     """Raise MalformedRequest if there is nothing but system messages."""
     if all(message.role == "system" for message in messages):
         raise MalformedRequest(f"{field} is empty.")
+
+
+def ask_last_instruction(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """The messages; if all are instructions, which OpenAI accepts and others do not, the last one asks."""
+    if not messages or any(message.role != "system" for message in messages):
+        return tuple(messages)
+    return (*messages[:-1], messages[-1].replace(role="user"))
 
 
 def new_id(prefix: str) -> str:

@@ -10,6 +10,7 @@ from mlagentbench.endpoint.base import (
     Json,
     MalformedRequest,
     UnsupportedRequest,
+    ask_last_instruction,
     new_id,
     require_question,
     split_for_stream,
@@ -57,7 +58,7 @@ class Chat(Dialect):
         if body.get("n") == 1:
             body = {name: value for name, value in body.items() if name != "n"}
         refuse_unknown_fields(body, CARRIED, NEUTRAL)
-        messages = tuple(_parse_message(message) for message in list_field(body, "messages"))
+        messages = ask_last_instruction([_parse_message(item) for item in list_field(body, "messages")])
         require_question(messages, "messages")
         # Used only when the reply is written, when it would be too late to reject the request.
         object_field(body, "stream_options")
