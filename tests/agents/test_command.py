@@ -512,3 +512,12 @@ def test_mounts_are_refused_without_a_sandbox_before_the_run_starts(
         completed = cli(*command, "--out", tmp_path / "out")
         assert completed.returncode == 2 and "Without a sandbox there is no /opt" in completed.stderr
         assert not (tmp_path / "out").exists()
+
+
+def test_without_a_sandbox_the_port_is_a_free_one(cli: Any, toy: Path, tmp_path: Path) -> None:
+    script = tmp_path / "script.txt"
+    script.write_text("yes")
+    options = ("--sandbox", "none", "--out", tmp_path / "run", "--set", "command=echo {url} is at {port}")
+    cli("run", toy, "--agent", "command", "--model", f"scripted:{script}", *options)
+    observation = RunFolder(tmp_path / "run").steps()[0].observation
+    assert re.search(r"^http://127\.0\.0\.1:(\d+) is at \1$", observation, re.MULTILINE), observation

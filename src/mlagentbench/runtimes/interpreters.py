@@ -2,9 +2,11 @@
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -61,8 +63,8 @@ def find_interpreter(wanted: str = "") -> Interpreter:
     """
     if "/" in wanted:
         return _probe(wanted) or _refuse(f"{wanted} is not a Python interpreter.")
-    own = _probe(sys.executable)
-    if own and (not wanted or _fits(own, wanted)):
+    own = _own_interpreter()
+    if not wanted or _fits(own, wanted):
         return own
     for candidate in _candidates(wanted):
         found = _probe(candidate)
@@ -73,6 +75,11 @@ def find_interpreter(wanted: str = "") -> Interpreter:
         f"Python {version}{' or newer' if wanted.endswith('+') else ''} is needed, and not on this machine."
         f" Install it, for example with: pyenv install {version}, or uv python install {version}"
     )
+
+
+def _own_interpreter() -> Interpreter:
+    shared = bool(sysconfig.get_config_var("Py_ENABLE_SHARED"))
+    return Interpreter(sys.executable, platform.python_version(), Path(sys.base_prefix).resolve(), shared)
 
 
 def _refuse(message: str) -> Interpreter:
