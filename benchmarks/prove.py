@@ -25,7 +25,8 @@ from typing import Any
 
 from mlagentbench.errors import UsageError
 from mlagentbench.formatting import format_score
-from mlagentbench.grading.verdict import SIGNIFICANCE_LEVEL, compute_verdict, judge_score
+from mlagentbench.grading.verdict import compute_verdict, judge_score
+from mlagentbench.levels import SIGNIFICANCE_LEVEL
 from mlagentbench.records import STARTS, AgentSpec, Baseline, Better, Levels, Limits, Result, Start
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.setup import Setup, prepare_setup
@@ -134,11 +135,11 @@ def validate_task(name: str, edition: str, seeds: int, out: Path) -> tuple[tuple
     references = run_seeds(reference, "baseline", seeds, out)
     experts = run_seeds(reference, "expert", seeds, out)
     expected = {
-        "nothing": ([result.success for result in nothing], False),
-        "baseline": ([result.success for result in baselines], False),
+        "nothing": ([result.success is True for result in nothing], False),
+        "baseline": ([result.success is True for result in baselines], False),
         "reference": ([succeeds_from(result, starter, "starter") for result in references], True),
-        "reference from the reference": ([result.success for result in references], False),
-        "expert from the reference": ([result.success for result in experts], True),
+        "reference from the reference": ([result.success is True for result in references], False),
+        "expert from the reference": ([result.success is True for result in experts], True),
         "expert from the expert": ([succeeds_from(result, expert, "expert") for result in experts], False),
     }
     problems = list(find_disorder(starter.levels, starter.task.config.better))

@@ -1,4 +1,4 @@
-"""One real browser for all tests of pages. Any error, refused load or dialog of a page fails the test."""
+"""A real browser for the tests of pages. Any error, refused load or dialog of a page fails the test."""
 
 import os
 import shutil
@@ -9,9 +9,12 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Debian's Chromium; run as root, it cannot use its own sandbox."""
+    """Debian's Chromium; run as root, it cannot use its own sandbox.
+
+    Playwright's event loop counts as running until it is closed, so it must not outlast these tests.
+    """
     flags = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=flags)

@@ -12,14 +12,11 @@ from mlagentbench.levels import SIGNIFICANCE_LEVEL
 from mlagentbench.records import STARTS
 from mlagentbench.task import Task
 
-# The expert of imdb has not been measured yet; a strict failure reminds us to remove this when it has.
-UNMEASURED = pytest.mark.xfail(reason="the expert is not measured yet", strict=True)
 TASKS = Task.builtin_names()
-MEASURED_TASKS = [pytest.param(name, marks=UNMEASURED if name == "imdb" else ()) for name in TASKS]
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "tasks.md").read_text()
 
 
-@pytest.mark.parametrize("name", MEASURED_TASKS)
+@pytest.mark.parametrize("name", TASKS)
 def test_every_level_is_better_than_the_one_below_beyond_noise(name):
     task = Task.load(name)
     levels = task.edition("open").levels
@@ -30,7 +27,7 @@ def test_every_level_is_better_than_the_one_below_beyond_noise(name):
         assert verdict.improvement > 0 and verdict.p_value < SIGNIFICANCE_LEVEL, (lower, higher)
 
 
-@pytest.mark.parametrize("name", MEASURED_TASKS)
+@pytest.mark.parametrize("name", TASKS)
 def test_no_level_is_better_than_the_ceiling_and_only_speed_has_none(name):
     task = Task.load(name)
     levels = task.edition("open").levels
@@ -46,7 +43,7 @@ def test_the_expert_has_the_form_of_the_reference(name):
     assert "train.py" in files
 
 
-@pytest.mark.parametrize("name", MEASURED_TASKS)
+@pytest.mark.parametrize("name", TASKS)
 def test_the_guide_shows_the_levels_of_task_toml(name):
     levels = Task.load(name).edition("open").levels
     row = re.search(rf"^\| {re.escape(name)} \| (.*) \|$", GUIDE.partition("## Levels")[2], re.MULTILINE)
