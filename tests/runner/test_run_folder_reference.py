@@ -29,7 +29,7 @@ ROOTS = [
     RunJudgements,
     BatchRecord,
 ]
-TYPE_NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", Any: "any value"}
+TYPE_NAMES = {str: "string", Path: "string", int: "integer", float: "number", bool: "boolean", Any: "any value"}
 
 
 def describe_type(annotation: Any) -> str:
@@ -61,7 +61,7 @@ def describe_default(field: FieldInfo) -> str:
         return "this version"
     if isinstance(default, Record):
         default = default.model_dump(exclude_defaults=True)
-    return f"`{json.dumps(default)}`"
+    return f"`{json.dumps(default, default=str)}`"
 
 
 def expected_rows(record: type[Record]) -> list[str]:
