@@ -29,7 +29,14 @@ ROOTS = [
     RunJudgements,
     BatchRecord,
 ]
-TYPE_NAMES = {str: "string", Path: "string", int: "integer", float: "number", bool: "boolean", Any: "any value"}
+TYPE_NAMES = {
+    str: "string",
+    Path: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    Any: "any value",
+}
 
 
 def describe_type(annotation: Any) -> str:
