@@ -26,7 +26,8 @@ from mlagentbench.task import Task
 AGENTS_WITH_MODEL = [
     name
     for name in discovery.plugin_names("agents")
-    if agents.load_agent_class(name).needs_model and name != "command"  # it is a program, tested below
+    if agents.load_agent_class(name).needs_model
+    and not issubclass(agents.load_agent_class(name), Command)  # programs are tested below
 ]
 MACHINE = Hardware(cpu="any", cores=4, memory_gb=32, system="Linux", python="3.11")
 OpenEnv = Callable[..., Environment]

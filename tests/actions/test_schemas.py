@@ -5,6 +5,7 @@ import pytest
 from mlagentbench.actions.base import Action, load_actions
 
 ACTIONS = load_actions(interactive=True)
+OFFERED_ACTIONS = [action for action in ACTIONS.values() if not action.is_internal]
 ARGUMENTS = {
     "List Files": ["dir_path"],
     "Read File": ["file_name"],
@@ -24,7 +25,7 @@ def test_low_level_actions_have_the_names_and_arguments_of_the_paper() -> None:
     assert {name: list(ACTIONS[name].arguments.model_fields) for name in ARGUMENTS} == ARGUMENTS
 
 
-@pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS.keys())
+@pytest.mark.parametrize("action", OFFERED_ACTIONS, ids=lambda action: action.name)
 def test_the_schema_is_derived_from_the_signature(action: Action) -> None:
     schema = json.loads(json.dumps(action.schema))
     assert schema["type"] == "object" and schema["additionalProperties"] is False

@@ -70,7 +70,7 @@ def test_scores_usage_and_settings_are_included(log):
     assert (read.eval.task, read.eval.solver, sample.metadata["run_folder"]) == (
         "mlagentbench/toy",
         "played",
-        result.folder,
+        str(result.folder),
     )
 
 

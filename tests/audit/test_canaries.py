@@ -99,6 +99,6 @@ def test_an_audit_cleans_up_on_sigterm(
     ) as harness:
         until(lambda: planted_files(tmp_path))
         harness.send_signal(signal.SIGTERM)
-        harness.communicate(timeout=20)
-    assert harness.returncode == 130
+        errors = harness.communicate(timeout=20)[1]
+    assert harness.returncode == 130, errors
     assert planted_files(tmp_path) == set()

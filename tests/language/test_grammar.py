@@ -10,7 +10,11 @@ RESEARCH_ENTRIES = ["Reflection", "Research Plan and Status", "Fact Check", "Tho
 
 
 def arguments(models: bool = True) -> dict[str, type[BaseModel]]:
-    return {name: action.arguments for name, action in base.load_actions(models=models).items()}
+    return {
+        name: action.arguments
+        for name, action in base.load_actions(models=models).items()
+        if not action.is_internal
+    }
 
 
 def test_every_action_has_a_rule_and_no_rule_is_defined_twice() -> None:

@@ -69,7 +69,12 @@ def call(cli_process: Cli, installed: Path) -> CallCommand:
     [
         (
             "agents",
-            {"agent": "adder", "type": "agent", "what_it_does": "Adds the two numbers of each question."},
+            {
+                "agent": "adder",
+                "type": "agent",
+                "needs": "a model",
+                "what_it_does": "Adds the two numbers of each question.",
+            },
         ),
         (
             "actions",
@@ -95,6 +100,7 @@ def call(cli_process: Cli, installed: Path) -> CallCommand:
                 "expert": None,
                 "ceiling": None,
                 "open_edition": "5 pairs of numbers",
+                "paper_edition": None,
             },
         ),
     ],
@@ -161,7 +167,7 @@ def test_errors_list_the_plugins_among_the_available_ones(
     for command, message in (
         (("run", "nothing-like-it"), "No such task: 'nothing-like-it'. Available: addition, "),
         (("run", toy, "--agent", "nobody"), "No such agent: 'nobody'. Available: act, adder, "),
-        (("run", toy, "--sandbox", "box"), "No such sandbox: 'box'. Available: bwrap, "),
+        (("run", toy, "--sandbox", "box"), "No such sandbox: 'box'. Available: auto, bwrap, "),
     ):
         completed = cli(*command)
         assert completed.returncode == 2 and message in completed.stderr

@@ -68,8 +68,12 @@ def _describe_goal(task: Task, start: Start, levels: Levels) -> str:
         score=format_score(baseline.mean),
         metric=config.metric,
         better=config.better,
-        runs=format_quantity(baseline.n, "run"),
-        sd=format_score(baseline.sd),
+        measurement=(
+            f"the mean of {format_quantity(baseline.n, 'run')} with different seeds, whose standard deviation"
+            f" is {format_score(baseline.sd)}"
+            if baseline.n > 1
+            else "measured in one run"
+        ),
         required=format_score(required),
         rule=_describe_rule(start, goal_score(levels, start, config.better, config.scale), config.scale),
         significance=f"{SIGNIFICANCE_LEVEL:.0%}",
@@ -81,9 +85,9 @@ def _describe_rule(start: Start, goal: float | None, scale: Scale) -> str:
     """Describe what the required score means, after "which"."""
     if goal is None:
         return f"is {MIN_IMPROVEMENT:.0%} better than this code"
-    level = (
-        "the expert solution" if start == "reference" else "the ceiling, the best that any program can do,"
-    )
+    level = "the expert solution"
+    if start == "expert":
+        level = "the ceiling, an estimate of the best possible score,"
     log = ", on a logarithmic scale" if scale == "log" else ""
     return f"closes {MIN_GAP_CLOSED:.0%} of the gap to {level} at {format_score(goal)}{log}"
 

@@ -13,6 +13,7 @@ from mlagentbench.formatting import (
     format_command,
     format_duration,
     format_percent,
+    format_quantity,
     format_score,
     last_line,
     name_arguments,
@@ -45,7 +46,7 @@ def _verdict_lines(result: Result, spec: RunSpec) -> Iterator[tuple[str, str, st
     yield "score", f"{format_score(result.score)}   {spec.metric} ({spec.better} is better)", ""
     if baseline := spec.baseline:
         spread = f"{format_score(baseline.mean)} ± {format_score(baseline.sd)}"
-        yield "baseline", f"{spread} over {baseline.n} runs of the {spec.start}", ""
+        yield "baseline", f"{spread} over {format_quantity(baseline.n, 'run')} of the {spec.start}", ""
     if result.progress is not None:
         yield "progress", f"{format_percent(result.progress)}   0% is the starter, 100% the expert", ""
     if result.p_value is not None:

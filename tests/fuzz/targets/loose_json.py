@@ -7,7 +7,7 @@ from mutation import mutate_bytes
 from mlagentbench.language.lenient_json import UnreadableObject, parse_object
 
 EXPECTED_ERRORS = (UnreadableObject,)
-CASES_PER_1000, SHORT_CASES = 180, 600
+CASES_PER_1000, SHORT_CASES = 150, 600
 SEEDS = [
     b'{"a": "x", "b": 2}',
     b"{'a': 'it\\'s', b: [1, 2.5e3, true, None,], \"c\": {}}",

@@ -11,7 +11,7 @@ from mlagentbench.errors import ActionError
 from mlagentbench.language.replies import UnreadableReply, extract_code, parse_reply
 
 EXPECTED_ERRORS = (UnreadableReply,)
-CASES_PER_1000, SHORT_CASES = 160, 400
+CASES_PER_1000, SHORT_CASES = 130, 400
 ACTIONS = load_actions(models=True)
 ACTION_INPUT = json.dumps({"file_name": "train.py", "content": 'print("Action: {}")\n'})
 SEEDS = [

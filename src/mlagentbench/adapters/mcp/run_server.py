@@ -79,7 +79,7 @@ class RunServer:
             types.Tool(
                 name=tool.name,
                 title=action.name,
-                description=tool.description,
+                description=self._use_tool_names(tool.description),
                 input_schema=tool.parameters,
                 annotations=types.ToolAnnotations(
                     read_only_hint=not action.changes_workspace, open_world_hint=False
@@ -157,8 +157,10 @@ class RunServer:
         If the client cancels the call or disconnects, a script or REPL command is terminated.
         """
         step_started, cancel = Event(), Event()
+        action = self.run.actions.get(call.action)
+        ends_run = action is not None and action.ends_run
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._report_progress, context, step_started)
+            tasks.start_soon(self._report_progress, context, step_started, ends_run)
             tasks.start_soon(_set_on_cancel, cancel)
             with anyio.move_on_after(MAX_PREPARATION_WAIT_S):
                 while not self.session:
@@ -178,13 +180,13 @@ class RunServer:
             tasks.cancel_scope.cancel()
         return result
 
-    async def _report_progress(self, context: Context, step_started: Event) -> None:
+    async def _report_progress(self, context: Context, step_started: Event, ends_run: bool) -> None:
         """Report the progress of a long step to a client that asks for it: changes, and the elapsed time."""
         started, reported, last_report_s = time.monotonic(), "", 0.0
         while True:
             if self.session:
                 await anyio.sleep(PROGRESS_INTERVAL_S)
-            seconds, progress = time.monotonic() - started, self._describe_progress(step_started)
+            seconds, progress = time.monotonic() - started, self._describe_progress(step_started, ends_run)
             if progress != reported or seconds - last_report_s >= UNCHANGED_INTERVAL_S:
                 reported, last_report_s = progress, seconds
                 message = f"{format_duration(seconds)}: {progress}"
@@ -192,12 +194,12 @@ class RunServer:
             if not self.session:
                 await anyio.sleep(PROGRESS_INTERVAL_S)
 
-    def _describe_progress(self, step_started: Event) -> str:
+    def _describe_progress(self, step_started: Event, ends_run: bool) -> str:
         if not self.session:
             return f"preparing the task: {self.preparation}"
         if not step_started.is_set():
             return "waiting for an earlier call"
-        if self.session.env.done:
+        if ends_run or self.session.env.done:
             return "grading the submission"
         output = self.session.env.context.output
         return (last_line(output.last_line) if output else "") or "no output yet"
@@ -229,7 +231,7 @@ class RunServer:
         ], step.failed
 
     def _use_tool_names(self, text: str) -> str:
-        """An error with tools in place of actions, as the client knows them."""
+        """A text with tools in place of actions, as the client knows them."""
         names = {action.name: name for name, action in self.actions.items()}
         for action_name in sorted(names, key=len, reverse=True):
             text = text.replace(action_name, names[action_name])

@@ -1,5 +1,6 @@
 """Serves a run over stdio or HTTP until it is over, the client disconnects, or a stop is requested."""
 
+import logging
 import socket
 from threading import Thread
 
@@ -59,7 +60,9 @@ def _wait_until_over(session: Session, thread: Thread, web: uvicorn.Server | Non
             session.env.stop_token.raise_if_requested()
             if session.env.done or session.env.fault:
                 session.finish()
-        elif web:
+        elif web and not web.should_exit:
+            # Streams of clients that stay connected are cancelled, which is not an error worth a traceback.
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
             web.should_exit = True
         thread.join(POLL_INTERVAL_S)
     if session.env.done:
