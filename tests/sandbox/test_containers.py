@@ -163,14 +163,7 @@ print(repr(open('/etc/resolv.conf').read()))
 
 
 def test_a_container_dies_when_its_harness_is_killed(run: ScriptRunner) -> None:
-    code = test_termination.FORK_AND_LOOP
-    harness = test_termination.start_harness(run, run.sandbox.name, code)
-    assert harness.stdout is not None
-    assert b"started" in harness.stdout.readline()
-    assert len(find_marked_pids(run.marker)) >= 2
-    harness.kill()
-    harness.wait()
-    harness.stdout.close()
+    test_termination.start_and_kill_harness(run, run.sandbox.name)
     test_termination.wait_until_gone(run.survivors)
     test_termination.start_harness(run, "bwrap", "print('done')").communicate(timeout=30)
 

@@ -16,7 +16,7 @@ import test_limits
 import test_repl
 import test_termination
 import test_workloads
-from script_runner import ScriptRunner, find_marked_pids, require_cleanup
+from script_runner import ScriptRunner, require_cleanup
 from test_bwrap import list_successes, run_attempts
 from test_repl import repl, run_code  # noqa: F401 - fixtures
 
@@ -352,13 +352,7 @@ print(len([name for name in os.listdir() if name.startswith('alive')]) > 0)
 
 
 def test_everything_dies_when_the_harness_is_killed(run: ScriptRunner) -> None:
-    harness = test_termination.start_harness(run, "landlock", test_termination.FORK_AND_LOOP)
-    assert harness.stdout is not None
-    assert b"started" in harness.stdout.readline()
-    assert len(find_marked_pids(run.marker)) >= 2
-    harness.kill()
-    harness.wait()
-    harness.stdout.close()
+    test_termination.start_and_kill_harness(run, "landlock")
     test_termination.wait_until_gone(run.survivors)
     test_termination.start_harness(run, "bwrap", "print('done')").communicate(timeout=30)
 

@@ -96,13 +96,7 @@ def test_the_exit_code_is_that_of_the_script(run: ScriptRunner) -> None:
 def test_a_sandbox_dies_when_its_harness_is_killed(sandbox: str, run: ScriptRunner) -> None:
     if sandbox == "none" and not find_controller_folders():
         pytest.skip("without cgroups, the next harness cannot find what a killed one left")
-    harness = start_harness(run, sandbox, FORK_AND_LOOP)
-    assert harness.stdout is not None
-    assert b"started" in harness.stdout.readline()
-    assert len(find_marked_pids(run.marker)) >= 2
-    harness.kill()
-    harness.wait()
-    harness.stdout.close()
+    harness = start_and_kill_harness(run, sandbox)
     if sandbox == "bwrap":
         wait_until_gone(run.survivors)
     # The next harness removes the cgroups of the dead one, and kills what still runs in them.
@@ -159,6 +153,18 @@ def start_harness(
     command = [sys.executable, str(HARNESS), sandbox, str(run.workspace), run.marker, "60"]
     environment = {**os.environ, "ANNOUNCE": "1"} if announce else None
     return subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
+
+
+def start_and_kill_harness(run: ScriptRunner, sandbox: str) -> "subprocess.Popen[bytes]":
+    """Kill a harness whose script has started child processes."""
+    harness = start_harness(run, sandbox, FORK_AND_LOOP)
+    assert harness.stdout is not None
+    assert b"started" in harness.stdout.readline()
+    assert len(find_marked_pids(run.marker)) >= 2
+    harness.kill()
+    harness.wait()
+    harness.stdout.close()
+    return harness
 
 
 def wait_until_gone(find: Callable[[], list[str]]) -> None:

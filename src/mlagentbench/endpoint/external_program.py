@@ -2,20 +2,15 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from mlagentbench.endpoint.server import Endpoint, ModelRequest
+from mlagentbench.endpoint.sandbox_access import EndpointAccess
+from mlagentbench.endpoint.server import ModelRequest
 from mlagentbench.records import Execution
 from mlagentbench.sandbox.base import Sandbox, SandboxProcess, SandboxSpec
 from mlagentbench.sandbox.output import CommandOutput
-from mlagentbench.sandbox.programs import endpoint_bridge
-from mlagentbench.system.cache import temporary_dir
-
-SANDBOX_PORT = 8791  # inside the sandbox, where nothing else listens
-PLACEHOLDER_API_KEY = "none-needed"
 
 
 @dataclass(frozen=True)
@@ -50,27 +45,19 @@ class ExternalProgram:
         self.request: ModelRequest | None = None
         self.refusals: list[str] = []  # all that have been taken
         self.output = CommandOutput(output)
-        self._exit_stack = ExitStack()
-        if sandbox.name == "none":
-            self._endpoint = Endpoint(None)
-            port, bridge_command, mounts = self._endpoint.port, [], spec.mounts
-        else:
-            folder = self._exit_stack.enter_context(temporary_dir()) / "endpoint"
-            folder.mkdir()
-            folder.chmod(0o755)  # for the sandbox's user; the folder above keeps all others out
-            self._endpoint = Endpoint(folder)
-            bridge = (Path(endpoint_bridge.__file__), "/opt/bridge.py")
-            mounts = (*spec.mounts, *program.mounts, bridge, (folder, "/opt/endpoint"))
-            port = SANDBOX_PORT
-            bridge_command = ["python", "-u", "-P", "/opt/bridge.py", "/opt/endpoint/socket", str(port)]
-        command, variables = program.fill_placeholders(port)
-        argv = [*bridge_command, *command]
-        environment = {**endpoint_variables(f"http://127.0.0.1:{port}"), **spec.environment, **variables}
+        self._access = EndpointAccess(sandbox)
+        self._endpoint = self._access.endpoint
+        command, variables = program.fill_placeholders(self._access.port)
+        argv = [*self._access.bridge_command, *command]
+        mounts = spec.mounts
+        if self._access.mounts:  # without a sandbox, nothing can be mounted
+            mounts = (*spec.mounts, *program.mounts, *self._access.mounts)
+        environment = {**self._access.variables, **spec.environment, **variables}
         spec = replace(spec, mounts=mounts, environment=environment)
         try:
             self._process: SandboxProcess = sandbox.start(argv, spec)
         except BaseException:
-            self._release()
+            self._access.close()
             raise
 
     def run_until_request(self, seconds: float) -> Literal["request", "exited", "limit"]:
@@ -116,22 +103,4 @@ class ExternalProgram:
         """Terminate it with all its child processes."""
         self._process.close()
         self.output.__exit__(None)
-        self._release()
-
-    def _release(self) -> None:
-        self._endpoint.close()
-        self._exit_stack.close()
-
-
-def endpoint_variables(url: str) -> dict[str, str]:
-    """The environment variables that direct programs to the endpoint."""
-    return {
-        "OPENAI_BASE_URL": f"{url}/v1",
-        "OPENAI_API_BASE": f"{url}/v1",
-        "OPENAI_API_KEY": PLACEHOLDER_API_KEY,
-        "ANTHROPIC_BASE_URL": url,
-        "ANTHROPIC_API_BASE": url,
-        "ANTHROPIC_API_KEY": PLACEHOLDER_API_KEY,
-        "GOOGLE_GEMINI_BASE_URL": url,
-        "GEMINI_API_KEY": PLACEHOLDER_API_KEY,
-    }
+        self._access.close()

@@ -1,17 +1,12 @@
 """The run's model for one command in the sandbox, if the task grants it."""
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 
-from mlagentbench.endpoint.external_program import SANDBOX_PORT, endpoint_variables
-from mlagentbench.endpoint.server import Endpoint
+from mlagentbench.endpoint.sandbox_access import EndpointAccess
 from mlagentbench.errors import Fault, PromptRejected, PromptTooLong, RunOver
 from mlagentbench.records import Prompt, Reply
 from mlagentbench.sandbox.base import Sandbox, SandboxSpec
-from mlagentbench.sandbox.programs import endpoint_bridge
-from mlagentbench.system.cache import temporary_dir
 
 MODEL_URL_VARIABLE = "MLAGENTBENCH_MODEL_URL"
 BUDGET_EXHAUSTED = "The budget of this run is used up. No more model calls are possible."
@@ -32,14 +27,8 @@ class GrantedModel:
             answer: Asks the model, within the budget of the run, and records the call.
         """
         self._answer = answer
-        self._exit_stack = ExitStack()
-        self._folder: Path | None = None
-        if sandbox.name != "none":
-            self._folder = self._exit_stack.enter_context(temporary_dir()) / "endpoint"
-            self._folder.mkdir()
-            self._folder.chmod(0o755)  # for the sandbox's user; the folder above keeps all others out
-        self._endpoint = Endpoint(self._folder)
-        self._exit_stack.callback(self._endpoint.close)
+        self._access = EndpointAccess(sandbox)
+        self._endpoint = self._access.endpoint
 
     @property
     def request_fd(self) -> int:
@@ -48,19 +37,16 @@ class GrantedModel:
 
     def wrap_command(self, argv: Sequence[str]) -> list[str]:
         """Start the bridge from the loopback port to the endpoint's socket first."""
-        if self._folder is None:
-            return list(argv)
-        return ["python", "-u", "-P", "/opt/bridge.py", "/opt/endpoint/socket", str(SANDBOX_PORT), *argv]
+        return [*self._access.bridge_command, *argv]
 
     def extend_spec(self, spec: SandboxSpec) -> SandboxSpec:
         """Mount the bridge and the socket, and tell programs where the endpoint is."""
-        port = self._endpoint.port if self._folder is None else SANDBOX_PORT
-        url = f"http://127.0.0.1:{port}"
-        variables = {**endpoint_variables(url), MODEL_URL_VARIABLE: f"{url}/v1"}
-        mounts = spec.mounts
-        if self._folder:
-            mounts += ((Path(endpoint_bridge.__file__), "/opt/bridge.py"), (self._folder, "/opt/endpoint"))
-        return replace(spec, mounts=mounts, environment={**spec.environment, **variables})
+        variables = {**self._access.variables, MODEL_URL_VARIABLE: f"{self._access.url}/v1"}
+        return replace(
+            spec,
+            mounts=(*spec.mounts, *self._access.mounts),
+            environment={**spec.environment, **variables},
+        )
 
     def serve_request(self) -> None:
         """Answer the request that has waited longest.
@@ -86,4 +72,4 @@ class GrantedModel:
 
     def close(self) -> None:
         """Refuse all waiting requests and stop listening."""
-        self._exit_stack.close()
+        self._access.close()

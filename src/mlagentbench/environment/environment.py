@@ -11,7 +11,7 @@ from mlagentbench.actions.base import Action, load_actions
 from mlagentbench.actions.python_repl import python_repl, rerun_command
 from mlagentbench.environment.context import MAX_REPLY_TOKENS, ActionContext
 from mlagentbench.environment.model_calls import CallContext
-from mlagentbench.environment.problem_statement import build_problem_statement
+from mlagentbench.environment.problem_statement import describe_run
 from mlagentbench.errors import ActionError, Fault, PromptRejected, PromptTooLong, RunOver, UsageError
 from mlagentbench.records import BYTES_PER_GB, Call, Ending, Message, Prompt, Reply, Role, RunSpec, Step, Tool
 from mlagentbench.system.journal import Journal, escape_invalid_utf8
@@ -83,17 +83,7 @@ class Environment:
     @property
     def problem_statement(self) -> str:
         """What the agent reads first: the task's description, and the resources and limits of this run."""
-        spec = self.spec
-        return build_problem_statement(
-            self.task,
-            spec.edition,
-            spec.limits,
-            spec.hardware,
-            spec.gpu,
-            spec.start,
-            spec.known_levels,
-            bool(self.model_calls.models),
-        )
+        return describe_run(self.task, self.spec, bool(self.model_calls.models))
 
     @property
     def next_recorded_call(self) -> Call | None:

@@ -9,7 +9,7 @@ from mlagentbench.levels import (
     goal_score,
     required_score,
 )
-from mlagentbench.records import Hardware, Levels, Limits, Scale, Start
+from mlagentbench.records import Hardware, Levels, Limits, RunSpec, Scale, Start
 from mlagentbench.task import Task
 
 
@@ -54,6 +54,20 @@ def build_problem_statement(
         resources += "\n" + fill_prompt("granted_model" if has_model else "granted_model_absent")
     goal = _describe_goal(task, start, task.edition(edition).levels if levels is None else levels)
     return "\n\n".join([task.describe(edition).strip(), goal, resources]) + "\n"
+
+
+def describe_run(task: Task, spec: RunSpec, has_model: bool) -> str:
+    """Build the problem statement of a run that has been set up, from its specification."""
+    return build_problem_statement(
+        task,
+        spec.edition,
+        spec.limits,
+        spec.hardware,
+        spec.gpu,
+        spec.start,
+        spec.known_levels,
+        has_model,
+    )
 
 
 def _describe_goal(task: Task, start: Start, levels: Levels) -> str:

@@ -31,7 +31,7 @@ from mlagentbench.adapters.inspect.events import build_events, to_model_usage
 from mlagentbench.adapters.inspect.sample_run import RUN_FOLDER_KEY
 from mlagentbench.adapters.inspect.scoring import to_score
 from mlagentbench.adapters.inspect.step_messages import step_to_messages
-from mlagentbench.environment.problem_statement import build_problem_statement
+from mlagentbench.environment.problem_statement import describe_run
 from mlagentbench.errors import UsageError
 from mlagentbench.records import Result, RunSpec
 from mlagentbench.runner.folder import RunFolder
@@ -134,17 +134,7 @@ def _build_sample(folder: RunFolder, name: str) -> EvalSample:
 def _problem_statement(spec: RunSpec) -> str:
     """The problem statement of the task, if it is on this machine."""
     with suppress(UsageError):
-        task = Task.load(spec.task)
-        return build_problem_statement(
-            task,
-            spec.edition,
-            spec.limits,
-            spec.hardware,
-            spec.gpu,
-            spec.start,
-            spec.known_levels,
-            bool(spec.model),
-        )
+        return describe_run(Task.load(spec.task), spec, bool(spec.model))
     return f"(the task {spec.task} was not available on the machine that wrote this log)"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mlagentbench.actions.base import Action, load_actions
-from mlagentbench.environment.problem_statement import build_problem_statement
+from mlagentbench.environment.problem_statement import build_problem_statement, describe_run
 from mlagentbench.records import Limits, Start
 from mlagentbench.runner.baselines import find_levels_before_preparation
 from mlagentbench.runner.folder import RunFolder
@@ -75,16 +75,7 @@ def describe_resumed_run(
     """
     spec = RunFolder(path).spec
     task = Task.load(spec.task)
-    statement = build_problem_statement(
-        task,
-        spec.edition,
-        spec.limits,
-        spec.hardware,
-        spec.gpu,
-        spec.start,
-        spec.known_levels,
-        bool(spec.model),
-    )
+    statement = describe_run(task, spec, bool(spec.model))
     return ServedRun(
         task_name=task.name,
         problem_statement=statement,

@@ -1,5 +1,6 @@
 """Base class of all attacks: the threats an attack covers, the tasks it applies to, and how it acts."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -104,6 +105,13 @@ class Attack(Agent):
     def write_submission(self, env: Environment, content: str) -> None:
         """Write the submission file."""
         self.try_action(env, "Write File", file_name=self.context.submission, content=content)
+
+    def write_each_program(self, env: Environment, module: str, codes: Mapping[str, str]) -> None:
+        """Write each program in its own step, which is graded; the keys say what is tried."""
+        for thought, code in codes.items():
+            args = {"file_name": f"{module}.py", "content": code}
+            env.step(Call(action="Write File", args=args, thought=thought))
+        self.finish_without_submission(env)
 
     def finish_without_submission(self, env: Environment) -> None:
         """End the run with nothing to grade: a score would say nothing about this attack."""

@@ -2,7 +2,6 @@
 
 from mlagentbench.audit.attacks.base import Attack
 from mlagentbench.environment.environment import Environment
-from mlagentbench.records import Call
 
 DISTRIBUTIONS = {
     "every probability is 1": "np.ones(shape)",
@@ -37,8 +36,8 @@ class InvalidProbabilities(Attack):
         """Write each model in its own step."""
         model = env.task.config.traits.byte_model
         assert model
-        for thought, distribution in DISTRIBUTIONS.items():
-            code = CODE.format(function=model.function, distribution=distribution)
-            args = {"file_name": f"{model.module}.py", "content": code}
-            env.step(Call(action="Write File", args=args, thought=thought))
-        self.finish_without_submission(env)
+        codes = {
+            thought: CODE.format(function=model.function, distribution=distribution)
+            for thought, distribution in DISTRIBUTIONS.items()
+        }
+        self.write_each_program(env, model.module, codes)

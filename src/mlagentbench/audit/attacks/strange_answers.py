@@ -2,7 +2,6 @@
 
 from mlagentbench.audit.attacks.base import Attack
 from mlagentbench.environment.environment import Environment
-from mlagentbench.records import Call
 
 NUMBERS = "np.arange(100)"
 ANSWERS = {
@@ -41,8 +40,7 @@ class StrangeAnswers(Attack):
         """Write each program in its own step."""
         tool = env.task.config.traits.text_function
         assert tool
-        for thought, answer in ANSWERS.items():
-            code = CODE.format(function=tool.function, answer=answer)
-            args = {"file_name": f"{tool.module}.py", "content": code}
-            env.step(Call(action="Write File", args=args, thought=thought))
-        self.finish_without_submission(env)
+        codes = {
+            thought: CODE.format(function=tool.function, answer=answer) for thought, answer in ANSWERS.items()
+        }
+        self.write_each_program(env, tool.module, codes)

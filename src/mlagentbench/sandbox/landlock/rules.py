@@ -10,24 +10,13 @@ from pathlib import Path
 import mlagentbench
 from mlagentbench.runtimes.base import Runtime
 from mlagentbench.sandbox.base import SandboxSpec
+from mlagentbench.sandbox.bwrap import SHARED_ETC_NAMES
 from mlagentbench.sandbox.gpu import find_driver_folders, granted_devices
 from mlagentbench.sandbox.landlock.kernel import DEVICE, READ, READ_DIR, READ_FILE
 from mlagentbench.system.cache import cache_dir
 
 SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-ETC_NAMES = (
-    "alternatives",
-    "fonts",
-    "ld.so.cache",
-    "ld.so.conf",
-    "ld.so.conf.d",
-    "localtime",
-    "mime.types",
-    "nsswitch.conf",
-    "passwd",
-    "group",
-    "hosts",
-)
+ETC_NAMES = (*SHARED_ETC_NAMES, "nsswitch.conf", "passwd", "group", "hosts")
 # Facts about the machine that libraries ask for; none is about other processes.
 PROC_NAMES = ("cpuinfo", "meminfo", "stat", "loadavg", "uptime", "version", "filesystems", "sys")
 # Of the command itself, but not of its children. The others show the network or namespaces of the host.
