@@ -25,6 +25,7 @@ MAX_ERROR = 0.01  # of the four-bit form, relative to the mean absolute weight
 SAMPLE_STEP = 16  # every so many rows are compared
 CANDIDATES = 32  # tokens whose logits are computed again, in single precision
 MAX_FEW = 4  # rows up to which reading the weights limits the speed
+HAS_BFLOAT16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()  # else oneDNN refuses such matrices
 
 
 def pack_matrix(weights):
@@ -81,7 +82,7 @@ class Matrix:
     """The weights of a linear layer, in a form for few rows of input and one for many."""
 
     def __init__(self, many, few, scales):
-        self.many = torch.ops.mkldnn._reorder_linear_weight(many, 8)
+        self.many = torch.ops.mkldnn._reorder_linear_weight(many, 8) if HAS_BFLOAT16 else many.float()
         self.few, self.scales = few, scales
 
     def multiply_few(self, x):
@@ -91,7 +92,9 @@ class Matrix:
         return torch.ops.aten._weight_int4pack_mm_for_cpu(x, self.few, BLOCK, self.scales)
 
     def multiply_many(self, x):
-        """Multiply many rows of bfloat16."""
+        """Multiply many rows of bfloat16; in single precision on a processor without bfloat16."""
+        if not HAS_BFLOAT16:
+            return functional.linear(x.float(), self.many)
         return torch.ops.mkldnn._linear_pointwise(x, self.many, None, "none", [], "")
 
 
