@@ -129,14 +129,19 @@ def test_a_start_without_a_known_score_is_reported_and_not_judged(task, tmp_path
     assert Result.model_validate({**old, "success": False}).success is None
 
 
-def test_hard_starts_are_never_mixed_with_ordinary_runs(task, tmp_path):
+def test_hard_starts_are_never_mixed_with_ordinary_runs(task, tmp_path, cli):
     for start in ("starter", "reference"):
-        start_run(set_up(task, start), "expert", tmp_path / start)
-    runs = read_runs([tmp_path])
+        start_run(set_up(task, start), "expert", tmp_path / "runs" / start)
+    runs = read_runs([tmp_path / "runs"])
     assert sorted(label_runs(runs)) == ["toy (from reference)", "toy (from starter)"]
     assert label_runs([run for run in runs if run.spec.start == "reference"]) == ["toy (from reference)"]
     with pytest.raises(UsageError, match=r"Starts cannot be mixed.*--exclude reference"):
         build_leaderboard(runs)
+    site = tmp_path / "site"
+    refused = cli("report", tmp_path / "runs", "-o", site)
+    assert refused.returncode == 2 and "Starts cannot be mixed" in refused.stderr and not site.exists()
+    assert cli("report", tmp_path / "runs", "-o", site, "--exclude", "reference").returncode == 0
+    assert "from reference" not in (site / "index.html").read_text()
 
 
 def test_levels_of_other_data_are_measured_for_each_start(task):

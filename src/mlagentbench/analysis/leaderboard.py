@@ -14,6 +14,8 @@ from mlagentbench.analysis.settings import (
     collect_warnings,
     find_differing_parts,
     label_runs,
+    refuse_mixed_editions,
+    refuse_mixed_starts,
 )
 from mlagentbench.errors import UsageError
 from mlagentbench.records import Record
@@ -132,15 +134,8 @@ def _refuse_incomparable(runs: Sequence[Run]) -> None:
     keys: dict[ComparisonKey, list[Run]] = defaultdict(list)
     for run in runs:
         keys[ComparisonKey.from_run(run)].append(run)
-    for what, values in (
-        ("Editions", sorted({key.edition for key in keys})),
-        ("Starts", sorted({key.start for key in keys}, reverse=True)),
-    ):
-        if len(values) > 1:
-            raise UsageError(
-                f"{what} cannot be mixed, but there are runs of {' and '.join(values)}."
-                f" Leave one out with --exclude {values[-1]}"
-            )
+    refuse_mixed_editions(runs)
+    refuse_mixed_starts(runs)
     for task in sorted({key.task for key in keys}):
         task_keys = [key for key in keys if key.task == task]
         if parts := find_differing_parts(task_keys):

@@ -73,6 +73,32 @@ def find_differing_parts(keys: Sequence[ComparisonKey]) -> list[str]:
     ]
 
 
+def refuse_mixed_starts(runs: Sequence[Run]) -> None:
+    """Refuse runs from different starts, whose successes and averages mean different things.
+
+    Raises:
+        UsageError: There are runs from the starter and from a stronger solution, or from two of these.
+    """
+    _refuse_mixed("Starts", {run.spec.start for run in runs})
+
+
+def refuse_mixed_editions(runs: Sequence[Run]) -> None:
+    """Refuse runs of different editions.
+
+    Raises:
+        UsageError: There are runs of both editions.
+    """
+    _refuse_mixed("Editions", {run.spec.edition for run in runs})
+
+
+def _refuse_mixed(what: str, values: Iterable[str]) -> None:
+    if len(names := sorted(values, key=lambda name: (name != "starter", name))) > 1:
+        raise UsageError(
+            f"{what} cannot be mixed, but there are runs of {' and '.join(names)}."
+            f" Leave one out with --exclude {names[-1]}"
+        )
+
+
 def label_runs(runs: Sequence[Run]) -> list[str]:
     """The task name of each run; if the task has several settings, with what distinguishes this one."""
     keys = [ComparisonKey.from_run(run) for run in runs]

@@ -15,9 +15,16 @@ Folders = Annotated[
 ]
 
 
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option("--exclude", help="Exclude an edition or a start, or a grader, data or baseline by hash."),
+]
+
+
 def report(
     folders: Folders,
     out: Annotated[Path, typer.Option("-o", "--out", help="Report folder; new, or an earlier report.")],
+    exclude: Exclude = None,
     grade_steps: Annotated[
         bool, typer.Option("--grade-steps", help="First grade every step, for the progress curves.")
     ] = False,
@@ -25,13 +32,16 @@ def report(
 ) -> None:
     """Write a report as web pages. They open from disk: tables, figures, a page for each run."""
     from mlagentbench.analysis import anytime
+    from mlagentbench.analysis.leaderboard import exclude_runs
     from mlagentbench.analysis.runs import drop_damaged_records, read_runs
+    from mlagentbench.analysis.settings import refuse_mixed_starts
     from mlagentbench.bundles.read import open_runs_or_bundles
     from mlagentbench.formatting import print_progress
     from mlagentbench.pages.site.report import write_report
 
     with open_runs_or_bundles(folders) as paths:
-        runs = drop_damaged_records(read_runs(paths))
+        runs = exclude_runs(drop_damaged_records(read_runs(paths)), exclude or [])
+        refuse_mixed_starts(runs)
         if grade_steps:
             anytime.grade_steps(runs, print_progress)
         written = write_report(runs, out, print_progress)
@@ -89,12 +99,7 @@ def compare(
 
 def leaderboard(
     folders: Folders,
-    exclude: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--exclude", help="Exclude an edition or a start, or a grader, data or baseline by hash."
-        ),
-    ] = None,
+    exclude: Exclude = None,
     skip_unfinished: Annotated[
         bool, typer.Option("--skip-unfinished", help="Ignore unfinished runs.")
     ] = False,
