@@ -240,7 +240,7 @@ def test_a_script_can_signal_its_own_processes(run: ScriptRunner) -> None:
     result = run("""
 import os, signal, subprocess, threading, time
 child = subprocess.Popen(['sleep', '60'], start_new_session=True)
-os.sched_setaffinity(child.pid, os.sched_getaffinity(0)); os.setpriority(os.PRIO_PROCESS, child.pid, 5)
+os.sched_setaffinity(child.pid, os.sched_getaffinity(0)); os.setpriority(os.PRIO_PROCESS, child.pid, 19)
 child.terminate(); print(child.wait())
 group = subprocess.Popen(['sh', '-c', 'sleep 60 & wait'], start_new_session=True)
 os.killpg(group.pid, signal.SIGKILL); print(group.wait())
