@@ -1,5 +1,10 @@
-"""Measures work that has a process of its own: time, processor time, memory and what it writes to disk."""
+"""Measures work that has a process of its own: time, processor time, memory and what it writes to disk.
 
+A supervisor adopts and waits for every descendant. Bubblewrap does not wait for the process that it starts,
+so without this the usage of sandboxed scripts would be missing from the sums of the kernel.
+"""
+
+import ctypes
 import json
 import os
 import subprocess
@@ -7,38 +12,21 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 MB = 2**20
+PR_SET_CHILD_SUBREAPER = 36
 
 
-@dataclass(frozen=True)
-class Usage:
-    """What a process has used since it started."""
-
-    wall_s: float
-    cpu_s: float  # of itself and of all children that have ended
-    memory_mb: float  # its own peak; children are not counted
-    written_mb: float  # what it and its ended children caused to be written to disks
-
-    def since(self, earlier: "Usage") -> "Usage":
-        """The difference; memory stays the peak."""
-        return Usage(
-            self.wall_s - earlier.wall_s,
-            self.cpu_s - earlier.cpu_s,
-            self.memory_mb,
-            self.written_mb - earlier.written_mb,
-        )
+def read_cpu_seconds() -> float:
+    """Processor time of this process and of the children that it has waited for."""
+    return sum(os.times()[:4])
 
 
-def read_usage() -> Usage:
-    times = os.times()
-    status = _read_fields("/proc/self/status")
-    cpu_s = times.user + times.system + times.children_user + times.children_system
-    written = int(_read_fields("/proc/self/io")["write_bytes"])
-    return Usage(time.perf_counter(), cpu_s, int(status["VmHWM"].split()[0]) / 1024, written / MB)
+def read_written_mb() -> float:
+    """What this process and the children that it has waited for caused to be written to disks."""
+    return int(_read_fields("/proc/self/io")["write_bytes"]) / MB
 
 
 def _read_fields(path: str) -> dict[str, str]:
@@ -48,17 +36,50 @@ def _read_fields(path: str) -> dict[str, str]:
 
 @contextmanager
 def report_usage(figures: dict[str, Any]) -> Iterator[None]:
-    """Print the usage of the block, and the figures that it adds, as the last line of the output."""
-    ready_at, before = time.time(), read_usage()
+    """Measure the block, and print the result with the figures that the block adds, as the last output."""
+    ready_at, started = time.time(), time.perf_counter()
+    before = {"cpu_before_s": read_cpu_seconds(), "written_before_mb": read_written_mb()}
     yield
-    usage = read_usage().since(before)
-    print(json.dumps({"ready_at": ready_at, **vars(usage), **figures}))
+    wall_s = time.perf_counter() - started
+    memory_mb = int(_read_fields("/proc/self/status")["VmHWM"].split()[0]) / 1024
+    report = {"ready_at": ready_at, "wall_s": wall_s, "memory_mb": memory_mb, **before, **figures}
+    print(json.dumps(report), flush=True)
 
 
 def run_measured(script: str, *arguments: object) -> dict[str, Any]:
-    """Run a script that uses `report_usage`, and return what it reports, with the time of its start."""
+    """Run a script that uses `report_usage`.
+
+    Returns:
+        What it reports: `start_s` until the block, `wall_s` of the block, the peak `memory_mb` of its process
+        alone, and from the block to the end of the last descendant `cpu_s` and `written_mb`.
+    """
     started_at = time.time()
-    command = [sys.executable, script, *map(str, arguments)]
+    command = [sys.executable, __file__, sys.executable, script, *map(str, arguments)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return {"start_s": report.pop("ready_at") - started_at, **report}
+    own, total = (json.loads(line) for line in done.stdout.splitlines()[-2:])
+    return {
+        "start_s": own.pop("ready_at") - started_at,
+        "cpu_s": total["cpu_s"] - own.pop("cpu_before_s"),
+        "written_mb": total["written_mb"] - own.pop("written_before_mb"),
+        **own,
+    }
+
+
+def supervise(command: list[str]) -> int:
+    """Run a command, wait for all its descendants, and print their processor time and writes."""
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl")
+    code = subprocess.run(command).returncode
+    while True:
+        try:
+            os.wait()
+        except ChildProcessError:
+            break
+    times = os.times()
+    cpu_s = times.children_user + times.children_system
+    print(json.dumps({"cpu_s": cpu_s, "written_mb": read_written_mb()}))
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(supervise(sys.argv[1:]))
