@@ -86,6 +86,25 @@ def test_episodes_are_rewarded_by_our_grader_and_are_run_folders(evaluate, toy, 
     assert cli("verify", runs[0]).returncode == 0
 
 
+def test_many_episodes_run_at_once(evaluate, toy, tmp_path):
+    with Policy(SOLVE) as policy:
+        records = evaluate(policy, [str(toy)], "-r", "8", "-c", "8")
+    rewards = [trace["rewards"]["verdict"]["score"] for record in records for trace in find_traces(record)]
+    assert rewards == [1] * 8
+    endings = [RunFolder(path).result.ending for path in (tmp_path / "runs").iterdir()]
+    assert endings == ["submitted"] * 8
+
+
+def test_three_tasks_are_evaluated_by_one_command(evaluate, tmp_path):
+    tasks = ["house-price", "spaceship-titanic", "vectorization"]
+    with Policy("python train.py") as policy:
+        records = evaluate(policy, tasks)
+    traces = [trace for record in records for trace in find_traces(record)]
+    assert [trace["metrics"]["valid"] for trace in traces] == [1, 1, 1]
+    results = [RunFolder(path).result for path in (tmp_path / "runs").iterdir()]
+    assert sorted(result.task for result in results) == tasks
+
+
 def test_the_answers_are_unreadable_from_inside(evaluate, toy):
     data = prepare_data(Task.load(str(toy)), "open", ignore_progress)
     search = "find / \\( -name answers.csv -o -name seed.json -o -name run.json \\) 2>/dev/null"

@@ -285,6 +285,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "several choices": ({"n": 2}, "The field n cannot be passed"),
     "token probabilities": ({"logprobs": True}, "The field logprobs cannot be passed"),
+    "a call in the form before tools": (
+        {"messages": [{"role": "assistant", "function_call": {"name": "read", "arguments": "{}"}}]},
+        "function_call of a message cannot be passed",
+    ),
     "a foreign signature": (
         {"messages": [{"role": "assistant", "reasoning_details": [{"data": "?"}]}]},
         "signature that is not from this endpoint",
@@ -310,6 +314,69 @@ def test_a_field_of_the_wrong_type_is_rejected_with_a_message(
     status, response = send_request(answered, "POST", "/v1/chat/completions", json.dumps(body).encode())
     assert status == 400 and " must be " in response["error"]["message"]
     assert not answered.prompts
+
+
+ASKED: dict[str, dict[str, Any]] = {
+    "/v1/responses": {"input": "x"},
+    "/v1/messages": {"messages": [{"role": "user", "content": "x"}], "max_tokens": 9},
+    "/v1beta/models/m:generateContent": {"contents": [{"parts": [{"text": "x"}]}]},
+    "/v1beta/models/m:streamGenerateContent?alt=sse": {"contents": [{"parts": [{"text": "x"}]}]},
+}
+PNG = {"mimeType": "image/png", "data": ""}
+REFUSED_ELSEWHERE: list[tuple[str, dict[str, Any], str]] = [
+    ("/v1/responses", {"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "not images"),
+    (
+        "/v1/responses",
+        {"input": [{"type": "function_call_output", "call_id": "c", "output": [{"type": "input_image"}]}]},
+        "not images",
+    ),
+    ("/v1/responses", {"input": [{"type": "item_reference", "id": "x"}]}, "type 'item_reference'"),
+    ("/v1/responses", {"previous_response_id": "x"}, "The field previous_response_id"),
+    ("/v1/responses", {"tools": [{"type": "file_search"}]}, "The tool file_search"),
+    ("/v1/messages", {"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "not images"),
+    (
+        "/v1/messages",
+        {
+            "messages": [
+                {"role": "user", "content": [{"type": "tool_result", "content": [{"type": "image"}]}]}
+            ]
+        },
+        "not images",
+    ),
+    ("/v1/messages", {"system": [{"type": "image"}]}, "not images"),
+    ("/v1/messages", {"mcp_servers": [{"name": "x"}]}, "The field mcp_servers"),
+    ("/v1/messages", {"tools": [{"type": "web_search_20250305", "name": "x"}]}, "The tool web_search"),
+    *(
+        (path, more, reason)
+        for path in list(ASKED)[2:]
+        for more, reason in (
+            ({"contents": [{"parts": [{"inlineData": PNG}]}]}, "not images"),
+            ({"systemInstruction": {"parts": [{"inlineData": PNG}]}}, "not images"),
+            ({"cachedContent": "x"}, "The field cachedContent"),
+            ({"tools": [{"googleSearch": {}}]}, "The tool googleSearch"),
+            (
+                {
+                    "generationConfig": {
+                        "responseMimeType": "text/x.enum",
+                        "responseSchema": {"type": "STRING"},
+                    }
+                },
+                "The reply format 'text/x.enum'",
+            ),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("path", "more", "reason"), REFUSED_ELSEWHERE)
+def test_the_other_dialects_refuse_it_too(
+    answered: AnsweredEndpoint, path: str, more: dict[str, Any], reason: str, stream: bool
+) -> None:
+    body = {**ASKED[path], **more, "stream": stream}
+    status, response = send_request(answered, "POST", path, json.dumps(body).encode())
+    assert status == 400 and reason in response["error"]["message"]
+    assert reason in answered.endpoint.take_refusals()[0] and not answered.prompts
 
 
 @pytest.mark.parametrize(("more", "reason"), REFUSED.values(), ids=REFUSED.keys())

@@ -115,6 +115,9 @@ def _parse_message(message: Json) -> Message:
     role = ROLES.get(str(message.get("role")))
     if role is None:
         raise MalformedRequest(f"Unknown role: {message.get('role')!r}.")
+    for field in ("function_call", "audio"):  # the form of calls before tools, and speech
+        if message.get(field):
+            raise UnsupportedRequest(f"{field} of a message cannot be passed to the model of this run.")
     details = list_field(message, "reasoning_details")
     return Message(
         role=role,  # type: ignore[arg-type]

@@ -27,7 +27,7 @@ from mlagentbench.endpoint.fields import (
     refuse_unknown_fields,
     text_field,
 )
-from mlagentbench.endpoint.google_contents import ContentParser, to_json_schema
+from mlagentbench.endpoint.google_contents import ContentParser, system_text, to_json_schema
 from mlagentbench.endpoint.reasoning import state_token
 from mlagentbench.language.lenient_json import UnreadableObject, parse_object
 from mlagentbench.records import Message, Prompt, Reply, ReplyFormat, Tool, ToolChoice
@@ -106,7 +106,7 @@ class Google(Dialect):
 
 def _parse_system(body: Json) -> Iterator[Message]:
     instruction = object_field(body, "systemInstruction") or object_field(body, "system_instruction")
-    text = "\n".join(text_field(part, "text") for part in list_field(instruction, "parts"))
+    text = "\n".join(system_text(part) for part in list_field(instruction, "parts"))
     if text:
         yield Message(role="system", text=text)
 
@@ -132,11 +132,11 @@ def _parse_choice(config: Json) -> ToolChoice:
 
 def _parse_format(config: Json) -> ReplyFormat | None:
     kind = config.get("responseMimeType") or "text/plain"
+    if kind not in ("application/json", "text/plain"):
+        raise UnsupportedRequest(f"The reply format {kind!r} cannot be passed to the model of this run.")
     for field in ("responseJsonSchema", "responseSchema"):
         if config.get(field):
             return parse_json_schema({"schema": to_json_schema(object_field(config, field))})
-    if kind not in ("application/json", "text/plain"):
-        raise UnsupportedRequest(f"The reply format {kind!r} cannot be passed to the model of this run.")
     return ReplyFormat() if kind == "application/json" else None
 
 

@@ -65,6 +65,13 @@ class ContentParser:
         return Message(role="tool", text=_response_text(response), answers=call.id if call else call_id)
 
 
+def system_text(part: Json) -> str:
+    """The text of a part of the system instruction; other parts are refused."""
+    if "text" not in part:
+        raise unsupported_part(_describe_part(part))
+    return text_field(part, "text")
+
+
 def _response_text(response: object) -> str:
     """The text of a function's response; an object with more than an output is passed as JSON."""
     if isinstance(response, dict) and response.keys() == {"output"} and isinstance(response["output"], str):
