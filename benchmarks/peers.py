@@ -159,7 +159,9 @@ def run_gym_adapter(work: Work, folder: Path) -> None:
     with report_usage({}):
         _, info = env.reset(seed=0)
         for call in work.calls:
-            _, _, terminated, truncated, info = env.step(json.dumps({"action": call.action, "args": call.args}))
+            _, _, terminated, truncated, info = env.step(
+                json.dumps({"action": call.action, "args": call.args})
+            )
             assert not terminated and not truncated
             observations.append(info["text"])
         env.close()

@@ -56,7 +56,7 @@ def evaluate(calls: list[Call], sandbox_name: str, python: str, folder: Path) ->
     """Evaluate a model that makes the calls.
 
     Returns:
-        The results of the tools, and the content of note.txt, of executions.txt and the number of large files.
+        The results of the tools; note.txt, executions.txt and the number of large files.
     """
     files: list[Files] = []
 
