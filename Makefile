@@ -29,7 +29,7 @@ APT := apt_install() { \
   $$sudo apt-get update -qq && $$sudo apt-get install -y -qq --no-install-recommends $$1 >/dev/null; }; apt_install
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-as-user test-all test-bridges test-agents test-setup check docs format prepare prove audit soak fuzz bench gallery lock audit-packages bubblewrap chromium clean
+.PHONY: help run test test-as-user test-all test-bridges test-agents test-setup check docs format prepare prove audit soak fuzz bench growth gallery lock audit-packages bubblewrap chromium clean
 
 help:  ## show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -84,12 +84,16 @@ format: .venv/installed-dev  ## fix lint and formatting
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: .venv/installed bubblewrap  ## measure the overhead of the harness
+bench: .venv/installed-dev bubblewrap  ## measure the overhead of the harness
 	@$(BIN)/python benchmarks/overhead.py
 	@$(BIN)/python benchmarks/batch.py
 	@$(BIN)/python benchmarks/anytime.py
 	@$(BIN)/python benchmarks/report.py
+	@$(BIN)/python benchmarks/peers.py
 	@if $(BIN)/python -c "import ray" 2>/dev/null; then $(BIN)/python benchmarks/cluster.py; fi
+
+growth: .venv/installed bubblewrap  ## measure how costs grow with steps, files, bytes and runs, draw the plots of docs/internals/scale.md; an hour
+	@$(BIN)/python benchmarks/growth.py
 
 gallery: .venv/installed-dev bubblewrap chromium prepare  ## run some agents and a small local model, take the screenshots of docs/guides; half an hour
 	@$(BIN)/mlagentbench batch benchmarks/gallery.toml --out runs/gallery

@@ -176,14 +176,14 @@ def act_directly(folder: Path, call: Call) -> str:
         case "List Files":
             return "\n".join(sorted(path.name for path in folder.iterdir()))
         case "Read File":
-            return (folder / args["file_name"]).read_text()
+            return (folder / str(args["file_name"])).read_text()
         case "Write File" | "Append File":
             with (folder / args["file_name"]).open("w" if call.action == "Write File" else "a") as file:
                 file.write(args["content"])
             return "done"
         case "Execute Script":
             command = [python(), "-u", args["script_name"]]
-            return subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, text=True, check=True).stdout
+            return subprocess.check_output(command, cwd=folder, text=True)
     raise ValueError(call.action)
 
 
@@ -215,7 +215,7 @@ def run_gym_style(work: Work, folder: Path) -> None:
         def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
             return act_directly(folder, Call.model_validate_json(action)), 0.0, False, False, {}
 
-    gymnasium.register("peers/folder-v0", FolderEnv, max_episode_steps=100_000)
+    gymnasium.register("peers/folder-v0", lambda **_: FolderEnv(), max_episode_steps=100_000)
     env = gymnasium.make("peers/folder-v0", disable_env_checker=True)
     with report_usage({}):
         env.reset(seed=0)

@@ -1,6 +1,8 @@
 """The scripted work of peers.py as an evaluation of Inspect: one sample, a mock model, four tools."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from inspect_ai import Task, eval
 from inspect_ai.dataset import Sample
@@ -39,7 +41,7 @@ def build_tools(python: str) -> list[Tool]:
         return result.stdout
 
     texts = {"dir_path": "a folder", "file_name": "a file", "content": "text", "script_name": "a script"}
-    functions = {
+    functions: dict[Callable[..., Any], list[str]] = {
         list_files: ["dir_path"],
         read_file: ["file_name"],
         write_file: ["file_name", "content"],
