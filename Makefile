@@ -16,7 +16,8 @@ AUDIT := $(BIN)/pip-audit --strict --progress-spinner off --disable-pip $(SERVIC
 LISTS := src/mlagentbench/runtimes
 WORKERS := $(shell nproc)
 BRIDGES := harbor verifiers
-BRIDGE_PYTHON := 3.12
+# One on PATH, or of pyenv or uv; uv alone would try to download one.
+BRIDGE_PYTHON ?= $$($(BIN)/python -c 'from mlagentbench.runtimes.interpreters import find_interpreter as find; print(find("3.12").executable)')
 # Without bytecode, each of the thousands of processes of the tests would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 # Installs a Debian package, or says what is missing: without root, sudo or apt-get a person has to do it.
@@ -61,7 +62,7 @@ test-bridges: .venv/installed-dev bubblewrap  ## the tests with Harbor and verif
 
 .venv-%/installed: pyproject.toml
 	@echo "make: installing $* into .venv-$*"
-	@$(BIN)/uv venv -q --clear --python $(BRIDGE_PYTHON) --seed .venv-$*
+	@$(BIN)/uv venv -q --clear --python "$(BRIDGE_PYTHON)" --seed .venv-$*
 	@.venv-$*/bin/python -m pip --disable-pip-version-check --no-input install -q -e '.[$*]' pytest $(TIDY)
 	@touch $@
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from mlagentbench.agents.programs.preset import LOCKS_FOLDER
 from mlagentbench.endpoint.base import UnsupportedRequest
 from mlagentbench.endpoint.routes import find_route
 from mlagentbench.records import Prompt, Reply, ToolCall
@@ -59,6 +60,36 @@ def test_settings_reach_the_model() -> None:
     router = parse("gemini-cli-router").reply_format
     assert router and router.json_schema and router.json_schema["type"] == "object"
     assert router.json_schema["properties"]["complexity_score"]["type"] == "integer"
+
+
+@pytest.mark.parametrize(
+    ("name", "tools", "roles", "calls"),
+    [
+        ("mini-swe-agent", {"bash"}, {"system", "user", "assistant", "tool"}, 1),
+        ("openhands", {"terminal", "file_editor"}, {"system", "user", "assistant", "tool"}, 1),
+        ("aide", {"submit_review"}, {"user"}, 0),
+        ("aider", set(), {"system", "user", "assistant"}, 0),
+    ],
+)
+def test_requests_of_the_programs_from_pypi_are_parsed(
+    name: str, tools: set[str], roles: set[str], calls: int
+) -> None:
+    prompt = parse(name)
+    assert tools <= {tool.name for tool in prompt.tools}
+    assert {message.role for message in prompt.messages} == roles
+    made = [call for message in prompt.messages for call in message.calls]
+    answered = [message.answers for message in prompt.messages if message.role == "tool"]
+    assert [call.id for call in made] == answered and len(made) == calls
+
+
+def test_every_program_has_a_recorded_request() -> None:
+    recorded = {path.stem for path in REQUESTS.iterdir()}
+    assert {path.stem for path in LOCKS_FOLDER.iterdir()} <= recorded
+
+
+def test_aide_forces_its_review_tool() -> None:
+    choice = parse("aide").tool_choice
+    assert (choice.mode, choice.names) == ("required", ("submit_review",))
 
 
 @pytest.mark.parametrize("name", ["claude-code", "codex", "gemini-cli", "opencode"])
