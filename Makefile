@@ -30,7 +30,7 @@ APT := apt_install() { \
   $$sudo apt-get update -qq && $$sudo apt-get install -y -qq --no-install-recommends $$1 >/dev/null; }; apt_install
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-as-user test-all test-bridges test-agents test-setup check docs format prepare prove audit soak fuzz bench growth gallery lock audit-packages bubblewrap chromium clean
+.PHONY: help run test test-as-user test-all test-bridges test-agents test-setup check docs format prepare prove audit soak fuzz bench growth gpu-check gallery lock audit-packages bubblewrap chromium clean
 
 help:  ## show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -106,6 +106,9 @@ prove: .venv/installed bubblewrap prepare  ## run the solutions of every task, c
 
 audit: .venv/installed bubblewrap prepare  ## run scripted attacks against every task, print what they gained
 	@$(BIN)/mlagentbench audit
+
+gpu-check: .venv/installed bubblewrap  ## check --gpu on a machine with a GPU: what is visible, two graded runs, nothing left
+	@$(BIN)/python benchmarks/gpu_check.py
 
 soak: .venv/installed bubblewrap  ## inject faults into 2,000 runs, check that nothing is lost or left behind; ten minutes
 	@$(BIN)/python -m benchmarks.soak
