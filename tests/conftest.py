@@ -4,6 +4,7 @@ import contextlib
 import gc
 import io
 import logging
+import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import hypothesis
 import pytest
 
 from mlagentbench.agents.base import Agent
@@ -27,6 +29,9 @@ from mlagentbench.system.progress import ignore_progress
 # Garbage collection would visit the objects of all imported modules again and again.
 gc.disable()
 TOY = Path(__file__).parent / "toy"
+if not os.access(Path.cwd(), os.W_OK):  # another user's checkout, in which no examples can be kept
+    hypothesis.settings.register_profile("read-only", database=None)
+    hypothesis.settings.load_profile("read-only")
 Behaviour = Callable[[Environment], None]
 
 
