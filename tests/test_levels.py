@@ -5,7 +5,13 @@ import math
 import pytest
 
 from mlagentbench.grading.verdict import compute_verdict
-from mlagentbench.levels import compute_progress, fraction_of_gap, next_level_score, required_score
+from mlagentbench.levels import (
+    compute_progress,
+    fraction_of_gap,
+    is_success_possible,
+    next_level_score,
+    required_score,
+)
 from mlagentbench.records import Baseline, Ceiling, Levels
 
 LEVELS = Levels(
@@ -51,11 +57,34 @@ def test_a_stronger_start_succeeds_by_closing_a_tenth_of_the_gap_beyond_noise():
 
 
 def test_the_required_score_follows_the_scale_and_the_direction():
-    assert required_score(LEVELS, "starter", "lower", "linear") == 90.0
-    assert required_score(LEVELS, "reference", "lower", "linear") == 19.0
-    assert required_score(LEVELS, "expert", "lower", "log") == pytest.approx(10 * 0.5**0.1)
-    assert required_score(LEVELS, "expert", "higher", "linear") == 11.0  # the ceiling is not above it
-    assert required_score(LEVELS.replace(expert=None), "expert", "lower", "linear") is None
+    levels = LEVELS.replace(
+        reference=Baseline(mean=20.0, sd=0.1, n=8), expert=Baseline(mean=10.0, sd=0.01, n=4)
+    )
+    assert required_score(levels, "starter", "lower", "linear") == 90.0
+    assert required_score(levels, "reference", "lower", "linear") == 19.0
+    assert required_score(levels, "expert", "lower", "log") == pytest.approx(10 * 0.5**0.1)
+    assert required_score(levels, "expert", "higher", "linear") == 11.0  # the ceiling is not above it
+    assert required_score(levels.replace(expert=None), "expert", "lower", "linear") is None
+
+
+def test_the_required_score_is_beyond_the_noise_of_the_start():
+    required = required_score(LEVELS, "expert", "lower", "linear")
+    assert required < 9.5  # which closes a tenth of the gap
+    verdicts = [
+        compute_verdict(score, LEVELS.expert, "lower", goal=5.0) for score in (required + 1e-6, required)
+    ]
+    assert [verdict.success for verdict in verdicts] == [False, True]
+    assert all(verdict.improved for verdict in verdicts)
+
+
+def test_no_success_is_possible_within_the_noise_of_the_start_or_if_that_is_unknown():
+    assert is_success_possible(LEVELS, "expert", "lower", "linear")
+    noisy = LEVELS.replace(expert=Baseline(mean=10.0, sd=3.0, n=4))
+    assert not is_success_possible(noisy, "expert", "lower", "linear")
+    assert is_success_possible(noisy.replace(ceiling=None), "expert", "lower", "linear")
+    once = LEVELS.replace(expert=Baseline(mean=10.0, sd=0.0, n=1))
+    assert not is_success_possible(once, "expert", "lower", "linear")
+    assert not compute_verdict(5.0, once.expert, "lower", goal=5.0).success
 
 
 def test_a_start_at_its_goal_falls_back_to_the_relative_rule():

@@ -479,15 +479,15 @@ def test_a_program_is_killed_with_the_harness_leaves_nothing_and_can_be_resumed(
     harness = subprocess.Popen(
         [sys.executable, "-m", "mlagentbench", *map(str, command)], stderr=subprocess.DEVNULL
     )
-    deadline = time.monotonic() + 30
-    while not (out / "model_calls.jsonl").is_file() and time.monotonic() < deadline:
+    deadline, calls = time.monotonic() + 30, out / "model_calls.jsonl"
+    while not (calls.is_file() and calls.read_text().endswith("\n")) and time.monotonic() < deadline:
         assert harness.poll() is None
     harness.send_signal(signal.SIGKILL)
     harness.wait()
     while processes_running("/opt/program/main.py") and time.monotonic() < deadline:
         pass
     assert not processes_running("/opt/program/main.py")
-    calls = out / "model_calls.jsonl"
+    assert '"text":"600"' in calls.read_text()
     # Replayed, the program would otherwise sleep for 600 seconds again.
     calls.write_text(calls.read_text().replace('"text":"600"', '"text":"0"'))
     completed = cli("resume", out, "--json")

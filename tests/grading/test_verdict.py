@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mlagentbench.grading.verdict import compute_verdict, gain_p_value, student_t_tail, summarize_scores
+from mlagentbench.grading.verdict import compute_verdict, summarize_scores
+from mlagentbench.levels import gain_p_value, student_t_tail
 from mlagentbench.records import Baseline
 
 LOWER = Baseline(mean=10.0, sd=0.5, n=8)

@@ -93,10 +93,10 @@ def test_the_agent_is_told_that_it_starts_from_a_strong_solution(task, tmp_path)
         "This code scores 5 (mean absolute error, lower is better): the mean of 8 runs"
         in statements["starter"]
     )
-    assert "Its score is 4.5 or lower, which is 10% better than this code." in statements["starter"]
+    assert "score is 4.5 or lower. It then is at least 10% better than this code" in statements["starter"]
     assert "strong solution of this task, the expert" in statements["expert"]
     assert "This code scores 1 (" in statements["expert"]
-    assert "is 0.9 or lower, which closes 10% of the gap to the ceiling" in statements["expert"]
+    assert "is 0.9 or lower. It then closes at least 10% of the gap to the ceiling" in statements["expert"]
 
 
 def test_the_bar_that_agents_are_told_is_the_bar_of_the_verdict(task):

@@ -7,6 +7,7 @@ from mlagentbench.levels import (
     MIN_IMPROVEMENT,
     SIGNIFICANCE_LEVEL,
     goal_score,
+    is_success_possible,
     required_score,
 )
 from mlagentbench.records import Hardware, Levels, Limits, RunSpec, Scale, Start
@@ -77,17 +78,25 @@ def _describe_goal(task: Task, start: Start, levels: Levels) -> str:
     required = required_score(levels, start, config.better, config.scale)
     if baseline is None or required is None:
         return f"{code}\n{fill_prompt('goal_unknown')}"
-    goal = fill_prompt(
-        "goal",
-        score=format_score(baseline.mean),
-        metric=config.metric,
-        better=config.better,
-        measurement=(
+    facts = {
+        "score": format_score(baseline.mean),
+        "metric": config.metric,
+        "better": config.better,
+        "measurement": (
             f"the mean of {format_quantity(baseline.n, 'run')} with different seeds, whose standard deviation"
             f" is {format_score(baseline.sd)}"
             if baseline.n > 1
             else "measured in one run"
         ),
+    }
+    if not is_success_possible(levels, start, config.better, config.scale):
+        reason = "it was measured once, so its noise is not known"
+        if baseline.n > 1:
+            reason = "the best possible score is within its noise"
+        return f"{code}\n{fill_prompt('goal_unreachable', **facts, reason=reason)}"
+    goal = fill_prompt(
+        "goal",
+        **facts,
         required=format_score(required),
         rule=_describe_rule(start, goal_score(levels, start, config.better, config.scale), config.scale),
         significance=f"{SIGNIFICANCE_LEVEL:.0%}",
@@ -96,14 +105,14 @@ def _describe_goal(task: Task, start: Start, levels: Levels) -> str:
 
 
 def _describe_rule(start: Start, goal: float | None, scale: Scale) -> str:
-    """Describe what the required score means, after "which"."""
+    """Describe what the required score means, after "It then"."""
     if goal is None:
-        return f"is {MIN_IMPROVEMENT:.0%} better than this code"
+        return f"is at least {MIN_IMPROVEMENT:.0%} better than this code"
     level = "the expert solution"
     if start == "expert":
         level = "the ceiling, an estimate of the best possible score,"
     log = ", on a logarithmic scale" if scale == "log" else ""
-    return f"closes {MIN_GAP_CLOSED:.0%} of the gap to {level} at {format_score(goal)}{log}"
+    return f"closes at least {MIN_GAP_CLOSED:.0%} of the gap to {level} at {format_score(goal)}{log}"
 
 
 def _describe_gpus(gpu: str, hardware: Hardware) -> str:

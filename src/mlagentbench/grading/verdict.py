@@ -10,6 +10,7 @@ from mlagentbench.levels import (
     SIGNIFICANCE_LEVEL,
     compute_progress,
     fraction_of_gap,
+    gain_p_value,
     next_level_score,
     score_to_beat,
 )
@@ -106,55 +107,6 @@ def relative_improvement(score: float, baseline: Baseline, better: Better) -> fl
 
 def _gain(score: float, baseline: Baseline, better: Better) -> float:
     return score - baseline.mean if better == "higher" else baseline.mean - score
-
-
-def gain_p_value(gain: float, baseline: Baseline) -> float:
-    """Return the probability that one more run of the starter gains as much.
-
-    This is a one-sided t test of a new observation.
-    """
-    if baseline.n < 2:
-        return 1.0  # one run says nothing about the spread
-    if baseline.sd == 0:
-        return 0.0 if gain > 0 else 1.0
-    return student_t_tail(gain / (baseline.sd * math.sqrt(1 + 1 / baseline.n)), baseline.n - 1)
-
-
-def student_t_tail(t: float, degrees: int) -> float:
-    """Return P(T > t) for Student's t distribution.
-
-    The same as `scipy.stats.t.sf`, whose import takes a third of the time of a short run.
-    """
-    if t < 0:
-        return 1 - student_t_tail(-t, degrees)
-    square = t * t
-    return _incomplete_beta(degrees / (degrees + square), square / (degrees + square), degrees / 2, 0.5) / 2
-
-
-def _incomplete_beta(x: float, y: float, a: float, b: float) -> float:
-    """Return the regularized incomplete beta function I_x(a, b) for x + y = 1.
-
-    Its continued fraction is evaluated by the modified Lentz method.
-    """
-    if x == 0:
-        return 0.0
-    if x > (a + 1) / (a + b + 2):
-        return 1 - _incomplete_beta(y, x, b, a)
-    log_beta = math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
-    front = math.exp(a * math.log(x) + b * math.log(y) - log_beta) / a
-    c, d = 1.0, 1 / (1 - (a + b) * x / (a + 1))
-    fraction = d
-    for m in range(1, 1000):
-        for term in (
-            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
-            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
-        ):
-            d = 1 / (1 + term * d)
-            c = 1 + term / c
-            fraction *= c * d
-        if abs(c * d - 1) < 1e-15:
-            break
-    return front * fraction
 
 
 def summarize_scores(scores: list[float], hardware: str = "") -> Baseline:
