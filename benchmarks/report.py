@@ -3,8 +3,8 @@
     python benchmarks/report.py [--json] [--runs 1000] [--keep FOLDER]
 
 Exits with 1 if a figure is over its limit, or if the report contains fewer runs than there are. One run of
-50 steps is real; the others are copies of its folder with other agents, tasks, seeds and results. --keep
-leaves the runs and the report in a folder.
+50 steps is real; the others are copies of its folder with other agents, tasks, seeds, thoughts and results.
+--keep leaves the runs and the report in a folder.
 """
 
 import json
@@ -86,11 +86,14 @@ def copy_runs(original: Path, out: Path, count: int) -> None:
         task, seed = tasks[number // len(AGENTS) % len(tasks)], number // len(AGENTS) // len(tasks)
         run_path = out / f"{task}.{agent}.s{seed}.{number:04d}"
         shutil.copytree(original, run_path, copy_function=os.link)
-        for name in ("run.json", "result.json"):
+        for name in ("run.json", "result.json", "trace.jsonl"):
             (run_path / name).unlink()
+        trace = (original / "trace.jsonl").read_text()
+        (run_path / "trace.jsonl").write_text(trace.replace("Try another", f"In run {number}, try another"))
         spec = folder.spec.replace(task=task, agent=agent, model=model, seed=seed, id=f"{number:032x}")
         (run_path / "run.json").write_text(spec.model_dump_json(indent=2))
         if result := draw_result(spec, folder.result, random_source):
+            result = result.replace(**RunFolder(run_path).compute_record_hashes(STEPS))
             (run_path / "result.json").write_text(result.model_dump_json(indent=2, exclude={"folder"}))
 
 
@@ -103,8 +106,7 @@ def draw_result(spec: RunSpec, template: Result, random_source: random.Random) -
         "dollars": round(tokens * 4e-6, 4),
     }
     identity = {"task": spec.task, "agent": spec.agent, "model": spec.model, "seed": spec.seed}
-    # A report counts runs with the same trace once, so each copy claims a trace of its own.
-    base = template.replace(**identity, **costs, trace=2 * spec.id)
+    base = template.replace(**identity, **costs)
     chance = random_source.random()
     if chance < 0.005:
         return None
@@ -174,9 +176,9 @@ def measure(folder: Path, count: int) -> Iterator[Figure]:
     # A report that counts copies as one run would be fast, and would measure nothing.
     yield Figure("runs that the report lacks", count - json.loads(written)["runs"], "runs", 0)
     title = f"report over {count:,} runs of {STEPS} steps"
-    yield Figure(title, seconds, "s", 60)
-    yield Figure("peak memory of all its processes", memory, "MB", 1000)
-    yield Figure("the same again, nothing changed", measure_command(command)[0], "s", 20)
+    yield Figure(title, seconds, "s", 15)
+    yield Figure("peak memory of all its processes", memory, "MB", 200)
+    yield Figure("the same again, nothing changed", measure_command(command)[0], "s", 3)
     yield Figure("the index page", (site / "index.html").stat().st_size / 2**20, "MB", 3)
     yield Figure(
         "the site, per run",
