@@ -6,6 +6,7 @@ import io
 import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -28,6 +29,8 @@ from mlagentbench.system.progress import ignore_progress
 
 # Garbage collection would visit the objects of all imported modules again and again.
 gc.disable()
+# A shell that starts the tests in the background makes them ignore Ctrl-C, and so every process they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 TOY = Path(__file__).parent / "toy"
 if not os.access(Path.cwd(), os.W_OK):  # another user's checkout, in which no examples can be kept
     hypothesis.settings.register_profile("read-only", database=None)
