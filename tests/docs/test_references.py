@@ -6,7 +6,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src" / "mlagentbench"
 PAGES = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("*.md")]
-FOLDERS = {path.name for parent in (ROOT, SOURCES) for path in parent.iterdir() if path.is_dir()}
+# What commands write, such as runs/, is in some checkouts only.
+GENERATED = {line.strip("/") for line in (ROOT / ".gitignore").read_text().split()}
+FOLDERS = {path.name for parent in (ROOT, SOURCES) for path in parent.iterdir() if path.is_dir()} - GENERATED
 PATH = re.compile(r"`([\w.-]+(?:/[\w.-]+)+/?)`")  # such as `runner/run.py` or `docs/extend/`
 
 
