@@ -33,7 +33,7 @@ RunOrFolder = Annotated[
 
 def batch(
     plan: Annotated[
-        Path | None, typer.Argument(metavar="[PLAN]", help="A plan.toml; or use the options.")
+        Path | None, typer.Argument(metavar="PLAN", help="A plan.toml; or use the options.")
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Batch folder; runs/NAME for NAME.toml.")] = None,
     jobs: Annotated[

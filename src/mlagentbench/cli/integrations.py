@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def import_(
-    logs: Annotated[list[Path], typer.Argument(metavar="LOGS...", help="Log folders, or folders of them.")],
+    logs: Annotated[list[Path], typer.Argument(metavar="LOGS", help="Log folders, or folders of them.")],
     out: Annotated[
         Path, typer.Option("-o", "--out", help="Where the runs are written, one folder each.")
     ] = Path("runs/imported"),
@@ -59,7 +59,7 @@ def import_(
 
 def mcp(
     task: Annotated[
-        str, typer.Argument(metavar="[TASK]", help="A task, or a folder; omitted with --resume.")
+        str, typer.Argument(metavar="TASK", help="A task, or a folder; omitted with --resume.")
     ] = "",
     http: Annotated[
         int | None, typer.Option("--http", min=0, max=65535, help="Port; 0: any free one.")

@@ -31,7 +31,7 @@ TaskName = Annotated[
 ]
 TaskNames = Annotated[
     list[str] | None,
-    typer.Argument(metavar="TASK...", help="Tasks; all by default.", autocompletion=_complete_task),
+    typer.Argument(metavar="TASK", help="Tasks; all by default.", autocompletion=_complete_task),
 ]
 MovedTask = Annotated[str, typer.Option("--task", help="The task's folder, if it has moved.")]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
@@ -58,15 +58,27 @@ StartName = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 AgentName = Annotated[
-    str, typer.Option("--agent", help="An agent, or a file PATH.py.", autocompletion=_complete_agent)
+    str,
+    typer.Option(
+        "--agent", help="An agent (see: list agents), or a file PATH.py.", autocompletion=_complete_agent
+    ),
 ]
 AgentOptions = Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE: an option of the agent.")]
-ModelName = Annotated[str, typer.Option("--model", help="The agent's model; see: list models.")]
-MaxSteps = Annotated[int | None, typer.Option("--steps", min=1, help="Step limit.")]
-MaxHours = Annotated[float | None, typer.Option("--hours", help="Wall-clock limit in hours.")]
-MaxMemory = Annotated[float | None, typer.Option("--memory", help="Memory limit of a script in GB.")]
-MaxTokens = Annotated[int | None, typer.Option("--tokens", help="Token limit over all models.")]
-MaxDollars = Annotated[float | None, typer.Option("--dollars", help="Cost limit over all models.")]
+ModelName = Annotated[str, typer.Option("--model", help="The agent's model (see: list models).")]
+MaxSteps = Annotated[int | None, typer.Option("--steps", min=1, help="Step limit; default: the task's.")]
+MaxHours = Annotated[
+    float | None, typer.Option("--hours", help="Wall-clock limit in hours; default: the task's.")
+]
+MaxMemory = Annotated[
+    float | None, typer.Option("--memory", help="Memory limit of a script in GB; default: the task's.")
+]
+MaxTokens = Annotated[
+    int | None, typer.Option("--tokens", help="Token limit over all models; default: the task's.")
+]
+MaxDollars = Annotated[
+    float | None,
+    typer.Option("--dollars", help="Cost limit over all models in dollars; default: the task's."),
+]
 OutFolder = Annotated[Path | None, typer.Option("--out", help="Run folder; must be new or empty.")]
 
 

@@ -11,7 +11,7 @@ from mlagentbench.cli.options import AsJson, EditionName, Instance, StartName, p
 from mlagentbench.errors import UsageError
 
 Folders = Annotated[
-    list[Path], typer.Argument(metavar="FOLDER...", help="Runs, batches, folders of runs, bundles.")
+    list[Path], typer.Argument(metavar="FOLDER", help="Runs, batches, folders of runs, bundles.")
 ]
 
 
@@ -118,7 +118,7 @@ def leaderboard(
 
 
 def judge(
-    folders: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Runs, or folders of runs.")],
+    folders: Annotated[list[Path], typer.Argument(metavar="RUN", help="Runs, or folders of runs.")],
     model: Annotated[str, typer.Option("--model", help="The judging model; see: list models.")],
     again: Annotated[bool, typer.Option("--again", help="Judge what this model judged before.")] = False,
     as_json: AsJson = False,

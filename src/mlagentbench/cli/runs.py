@@ -206,7 +206,7 @@ def verify(
     task: MovedTask = "",
     as_json: AsJson = False,
 ) -> None:
-    """Recompute every hash and score that a run claims, or all runs of a batch."""
+    """Recompute every hash and score that a run claims. Of a batch, all runs are checked."""
     from mlagentbench.analysis.runs import find_run_folders
     from mlagentbench.bundles.read import open_run_or_bundle
 

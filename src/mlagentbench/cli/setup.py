@@ -21,7 +21,9 @@ from mlagentbench.errors import UsageError
 
 
 def list_(
-    what: Annotated[str, typer.Argument(help="tasks, agents, actions, models or runtimes.")] = "tasks",
+    what: Annotated[
+        str, typer.Argument(metavar="KIND", help="tasks, agents, actions, models or runtimes.")
+    ] = "tasks",
     as_json: AsJson = False,
 ) -> None:
     """List tasks, agents, actions, models or runtimes."""
