@@ -55,7 +55,7 @@ test-agents: test-setup  ## run the coding agents of others (Claude Code, Codex,
 	@$(BIN)/python -m pytest tests/agents/test_presets.py -m 'agents or not slow'
 
 test-bridges: .venv/installed-dev bubblewrap  ## the tests with Harbor and verifiers, each in an environment of its own; needs Python 3.12
-	@command -v tmux >/dev/null || { $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq tmux >/dev/null; }
+	@command -v tmux >/dev/null || { $(APT) tmux "runs Harbor's terminus-2"; }
 	@for bridge in $(BRIDGES); do $(MAKE) --no-print-directory .venv-$$bridge/installed || exit 1; \
 	  echo "make: running the tests with $$bridge"; \
 	  .venv-$$bridge/bin/python -m pytest -m '' -o filterwarnings= -p no:langsmith_plugin tests/bridges/test_$$bridge.py || exit 1; done

@@ -201,5 +201,5 @@ def _next_level(result: Result) -> str:
 
 
 def _floor_percent(fraction: float) -> str:
-    """A percentage that is not rounded up to the bar it misses."""
+    """A percentage that is rounded down, so that it never shows a threshold that was missed."""
     return f"{math.floor(fraction * 1000 + 1e-9) / 10:.1f}%"

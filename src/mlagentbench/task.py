@@ -212,7 +212,7 @@ class Task:
             raise UsageError(f"Task {self.name}: description.md does not use the placeholder {unused[0]!r}.")
 
     def _check_script_outputs(self) -> None:
-        """Raise if description.md does not name a file of the rule, because the name is wrong or not told."""
+        """Raise if description.md does not name a file of the rule: a wrong name, or an unstated rule."""
         for name in self.config.script_outputs:
             if name not in self._description:
                 raise UsageError(f"Task {self.name}: description.md does not mention the file {name!r}.")
@@ -230,7 +230,7 @@ class Task:
         return self.folder / "starter"
 
     def solution(self, start: Start) -> Path:
-        """The folder of a solution; the files of `reference` and `expert` are laid over the starter.
+        """The folder of a solution; the files of `reference` and `expert` replace those of the starter.
 
         Raises:
             UsageError: The task has no such solution.

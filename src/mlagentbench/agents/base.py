@@ -88,7 +88,13 @@ RENAMED = {
 
 
 def load_agent_class(name: str) -> type[Agent]:
-    """Load the agent called `name`, or the one in the file `name` if that ends in .py.
+    """Load an agent by name.
+
+    Args:
+        name: The name of an agent, or a file that ends in .py.
+
+    Returns:
+        Its class.
 
     Raises:
         UsageError: There is no such agent, or the file does not define exactly one.
@@ -119,6 +125,9 @@ def instantiate_agent(
         seed: Its seed.
         options: Its options by name.
         sandbox: The name of the sandbox that the run will use.
+
+    Returns:
+        The agent, without models.
 
     Raises:
         UsageError: An option does not exist or has the wrong type, or the agent refuses the sandbox.

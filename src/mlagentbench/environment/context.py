@@ -28,7 +28,30 @@ MAX_RESEARCH_LOG_CHARS = 40_000
 
 @dataclass
 class ActionContext:
-    """What an action may use. One object per run; the environment updates it before each step."""
+    """What an action may use. One object per run; the environment updates it before each step.
+
+    Attributes:
+        workspace: The files of the run.
+        store: The snapshots.
+        sandbox: Runs commands.
+        runtime: The Python environment of commands.
+        limits: The limits of the run.
+        outputs_dir: Where the complete outputs of commands are written.
+        model_calls: Asks the models, within the budget and on the record; actions use `ask_model`.
+        seed: The seed of scripts.
+        ask_person: Answers the questions of an interactive agent.
+        stop_token: Whether the run or the current command should stop.
+        access_log: Where file and socket accesses are recorded, if they are.
+        steps: The steps so far.
+        research_notes: The entries of the research log.
+        repl: The interpreter of *Python REPL*, once it has been started.
+        external_program: The program of the agent `command`, while it runs.
+        step_time_limit_s: How long a command of the current step may take.
+        output: What the command of the current step has printed so far.
+        execution: How the command of the current step ended.
+        grants_model: Whether the task lets commands in the sandbox call the run's model.
+        rerun_step: The recorded step whose command runs again in a resumed run.
+    """
 
     workspace: Workspace
     store: Store
@@ -43,16 +66,13 @@ class ActionContext:
     access_log: AccessLog | None = None
     steps: list[Step] = field(default_factory=list)
     research_notes: list[str] = field(default_factory=list)
-    # Processes that live longer than one step.
     repl: Repl | None = None
     external_program: "ExternalProgram | None" = None
-    # The current step: how long it may take, what its command prints, how the command ended.
     step_time_limit_s: float = 0.0
     output: CommandOutput | None = None
     execution: Execution | None = None
-    # Whether the task lets commands in the sandbox call the run's model.
     grants_model: bool = False
-    rerun_step: int | None = None  # the recorded step whose command runs again in a resumed run
+    rerun_step: int | None = None
 
     def __post_init__(self) -> None:
         self.store.mapped_inodes = self.mapped_inodes
@@ -115,12 +135,15 @@ class ActionContext:
         return "\n\n".join(self.research_notes)[-MAX_RESEARCH_LOG_CHARS:]
 
     def ask_model(self, text: str, role: Role, repeated_chars: int = 0) -> str:
-        """Ask a model a single question and return its reply.
+        """Ask a model a single question.
 
         Args:
             text: The message.
             role: Which model to ask.
             repeated_chars: How many characters of the message the reply has to repeat, about.
+
+        Returns:
+            The text of the reply.
 
         Raises:
             ActionError: The run has no model, or the message is too long for it.

@@ -48,6 +48,7 @@ class Model(ABC):
 
         Raises:
             PromptTooLong: The prompt does not fit the context window; the agent may send a shorter one.
+            PromptRejected: The model does not support something in the prompt, such as tools.
             ModelFault: The provider failed and retrying does not help; the run ends with a fault.
         """
 
@@ -65,8 +66,8 @@ def load_model(name: str) -> Model:
     """Load a model by name.
 
     Args:
-        name: A built-in model (`local`, `scripted:FILE`), one of another package, or a hosted one
-            (`PROVIDER:MODEL`).
+        name: A built-in model (`local`, `scripted:FILE`), one of another package, a hosted one
+            (`PROVIDER:MODEL`), or a server (`http://HOST:PORT/v1#MODEL`).
 
     Returns:
         The model, ready to be called.
@@ -79,7 +80,13 @@ def load_model(name: str) -> Model:
 
 
 def find_model_class(name: str) -> tuple[type[Model], str]:
-    """Find the class of a model and its argument, without loading the model.
+    """Find the class of a model, without loading the model.
+
+    Args:
+        name: As for `load_model`.
+
+    Returns:
+        The class, and the argument to create it with.
 
     Raises:
         UsageError: The name is unknown.

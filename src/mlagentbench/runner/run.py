@@ -100,6 +100,9 @@ def open_environment(
         ask_person: Answers the questions of an interactive agent.
         models: The models of the agent, by role.
         match_calls_by_order: Match recorded model calls by their order only, not by their prompts.
+
+    Returns:
+        The environment. The caller closes it, which terminates the processes of the run.
     """
     owner = choose_unprivileged_uid(folder.spec.id) if setup.sandbox.uses_separate_user else None
     stop_token = StopToken(folder.path)
@@ -149,6 +152,11 @@ def populate_workspace(env: Environment, setup: Setup) -> None:
 def run_agent(agent: Agent, env: Environment, folder: RunFolder) -> str:
     """Call the agent until it returns.
 
+    Args:
+        agent: The agent.
+        env: The environment that it works in.
+        folder: The run folder, which gets the traceback of a crash.
+
     Returns:
         How the agent crashed, or an empty string. Its work is graded even if it crashed.
 
@@ -193,6 +201,9 @@ def finish_run(
         folder: Where to write the result.
         crash_note: How the agent crashed, if it did.
         fault: What failed in the harness, if anything did. Such a run is not graded.
+
+    Returns:
+        The result. If grading fails, its ending is "fault".
     """
     ending: Ending = env.ending or ("crashed" if crash_note else "stopped")
     note, grading = crash_note, Grade()
@@ -234,6 +245,15 @@ def build_result(folder: RunFolder, steps: list[Step], ending: Ending, grading: 
     """Compute every field of result.json from the recorded steps and the grade.
 
     `verify` calls this again and compares, so the result must follow from the record alone.
+
+    Args:
+        folder: The run folder.
+        steps: Its steps.
+        ending: How the run ended.
+        grading: What the grader returned; empty after a fault.
+
+    Returns:
+        The result, with a verdict if there is a score and the baseline is known.
     """
     spec = folder.spec
     replies = [call.reply for call in folder.calls() if call.reply]

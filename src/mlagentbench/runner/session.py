@@ -50,12 +50,15 @@ class Session:
         return f"{steps_left} of {max_steps} steps and {time_left} left"
 
     def step(self, call: Call, cancel: Event | None = None) -> Step:
-        """Execute one action and return the recorded step.
+        """Execute one action.
 
         Args:
             call: The action and its arguments.
             cancel: Set by another thread, it terminates the script or REPL command of the step. The step is
                 recorded, and the run goes on.
+
+        Returns:
+            The step, with its observation.
 
         Raises:
             RunOver: The run has ended.
@@ -75,6 +78,9 @@ class Session:
 
         Args:
             note: How the program that took the steps failed, if it did. The ending is then "crashed".
+
+        Returns:
+            The result.
         """
         with self._lock:
             if self.result is None:

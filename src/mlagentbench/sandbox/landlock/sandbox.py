@@ -23,7 +23,7 @@ from mlagentbench.sandbox.landlock.rules import readable_rules
 from mlagentbench.sandbox.launcher import shared_launcher
 from mlagentbench.sandbox.processes import count_threads
 
-OTHER_PROCESSES = 64  # that the user may start while a command runs, before its own forks are refused
+MAX_OTHER_PROCESSES = 64  # that the user may start while a command runs, before its own forks are refused
 NOT_ISOLATED = (
     "no pid namespace: commands have pids of the host, and cannot list or reach other processes",
     "no mount namespace: names and sizes of files outside can be seen, their content cannot",
@@ -172,7 +172,7 @@ def _limit_processes(child: "subprocess.Popen[bytes]", spec: SandboxSpec) -> Non
     """Limit the processes of the user; without a user of its own, a command has to share them."""
     maximum = spec.limits.processes + 3  # the supervisor, and one more than allowed for the limit monitor
     if not spec.uid:
-        maximum += OTHER_PROCESSES + count_threads(list(_processes_of_user(os.geteuid())))
+        maximum += MAX_OTHER_PROCESSES + count_threads(list(_processes_of_user(os.geteuid())))
     resource.prlimit(child.pid, resource.RLIMIT_NPROC, (maximum, maximum))
 
 
