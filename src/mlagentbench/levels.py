@@ -7,6 +7,7 @@ from mlagentbench.records import Baseline, Better, Levels, Scale, Start
 MIN_IMPROVEMENT = 0.10  # relative to the baseline's mean, as in the paper
 MIN_GAP_CLOSED = 0.10  # of the gap to the next level, if a run began at a stronger start
 SIGNIFICANCE_LEVEL = 0.05  # largest probability that a run of the unchanged start scores this well
+MAX_ROUNDING_ERROR = 1e-5  # relative: the means in task.toml have six digits
 
 
 def compute_progress(score: float, levels: Levels, scale: Scale) -> float | None:
@@ -108,7 +109,7 @@ def gain_p_value(gain: float, baseline: Baseline) -> float:
     if baseline.n < 2:
         return 1.0  # one run says nothing about the spread
     if baseline.sd == 0:
-        return 0.0 if gain > 0 else 1.0
+        return 0.0 if gain > MAX_ROUNDING_ERROR * abs(baseline.mean) else 1.0
     return student_t_tail(gain / (baseline.sd * math.sqrt(1 + 1 / baseline.n)), baseline.n - 1)
 
 

@@ -62,6 +62,12 @@ def test_any_gain_over_a_starter_without_spread_is_significant() -> None:
     assert not compute_verdict(10.0, fixed, "lower").success
 
 
+def test_a_score_that_differs_from_a_rounded_mean_is_no_gain() -> None:
+    rounded = Baseline(mean=0.0729517, sd=0.0, n=8)
+    assert compute_verdict(0.07295174, rounded, "higher").p_value == 1.0
+    assert compute_verdict(0.07296, rounded, "higher").p_value == 0.0
+
+
 def test_one_run_of_the_starter_says_nothing_about_noise() -> None:
     assert not compute_verdict(1.0, Baseline(mean=10.0, sd=0.0, n=1), "lower").success
 
