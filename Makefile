@@ -79,7 +79,7 @@ check: .venv/installed-dev  ## lint, formatting, types
 
 docs: .venv/installed-docs  ## build the documentation site into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict 2>&1 | { grep -v '^INFO' || true; }  # --quiet would hide warnings from --strict
-	@echo "make: the site is in site/index.html"
+	@echo "make: the site is in site/index.html; to search in it, serve it: $(BIN)/python -m http.server --bind 127.0.0.1 -d site"
 
 format: .venv/installed-dev  ## fix lint and formatting
 	@$(BIN)/ruff check --fix .

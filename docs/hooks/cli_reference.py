@@ -22,5 +22,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     command = typer.main.get_command(app)
     text = get_docs_for_click(obj=command, ctx=typer.Context(command), name="mlagentbench")
     body = re.sub(r"^# .*\n", "", text, count=1)
+    for name, subcommand in command.commands.items():  # typer cuts the list of commands at 45 characters
+        summary = (subcommand.help or "").partition("\n")[0].partition(". ")[0].rstrip(".")
+        body = re.sub(rf"^\* `{name}`: .*$", f"* `{name}`: {summary}.", body, flags=re.MULTILINE)
     files.append(File.generated(config, "reference/cli.md", content=INTRODUCTION + body))
     return files

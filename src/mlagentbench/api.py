@@ -1,4 +1,4 @@
-"""The Python interface, kept stable: what `from mlagentbench import ...` provides."""
+"""The functions of `from mlagentbench import ...`. Their names and arguments are kept stable."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
