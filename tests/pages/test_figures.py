@@ -3,6 +3,7 @@
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
@@ -112,3 +113,14 @@ def test_a_long_name_is_wrapped_at_separators() -> None:
     assert wrap_name("tuner") == "tuner"
     assert max(map(len, wrap_name("x" * 100, 10).split("\n"))) == 10
     assert wrap_name("") == ""
+
+
+def test_the_labels_of_a_percent_axis_do_not_touch() -> None:
+    svg = draw_curves({"a": Curve([-0.5, 0.3, 1.5], [1, 0.5, 0])}, "progress", "runs", FOOTER, "share")["svg"]
+    texts = [text for text in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}text") if text.text]
+    labels = [text for text in texts if "%" in str(text.text) and "middle" in text.attrib["style"]]
+    assert len(labels) >= 3
+    char_width_pt = 0.7 * 7  # of the font size
+    for left, right in pairwise(labels):
+        half_widths_pt = char_width_pt * (len(str(left.text)) + len(str(right.text))) / 2
+        assert float(right.attrib["x"]) - float(left.attrib["x"]) > half_widths_pt

@@ -359,6 +359,14 @@ def test_the_page_fits_phone_and_desktop_and_is_readable_in_light_and_dark(
     assert (sum(map(int, re.findall(r"\d+", ink)[:3])) > 384) == (scheme == "dark")
 
 
+def test_a_value_of_the_paper_and_its_count_are_on_separate_lines(
+    site: Path, visit: Callable[..., Any]
+) -> None:
+    page = visit((site / "index.html").as_uri())
+    cell = page.locator("#success tfoot td.paper").first.inner_text()
+    assert re.fullmatch(r"[\d.]+\n+\d+ tasks?", cell.strip())
+
+
 def contrast(first: list[int], second: list[int]) -> float:
     darker, brighter = sorted((luminance(first), luminance(second)))
     return (brighter + 0.05) / (darker + 0.05)

@@ -27,6 +27,7 @@ from mlagentbench.pages.figures.style import (
 
 AxisScale = Literal["count", "share", "log"]
 MAX_PANEL_COLUMNS = 4
+MAX_PERCENT_INTERVALS = 6  # between ticks of an x axis in percent: more labels would touch
 MAX_MARKED_POINTS = 12  # longer curves have no markers
 
 
@@ -57,6 +58,7 @@ def draw_curves(
         set_integer_ticks(axes)
     if scale == "share":
         set_percent_ticks(axes, "x")
+        axes.locator_params(axis="x", nbins=MAX_PERCENT_INTERVALS)
     set_percent_ticks(axes)
     add_legend(figure, axes, COLUMN_WIDTH_IN)
     return figure

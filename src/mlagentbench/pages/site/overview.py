@@ -45,12 +45,12 @@ class Overview:
         templates = [
             (
                 self.faults,
-                "{} ended with a fault or without a grade; excluded from all rates, listed below.",
+                "{} ended with a fault or without a grade; excluded from all rates, listed under Runs.",
                 ("run", "runs"),
             ),
             (
                 self.unfinished,
-                "{} unfinished; excluded from all rates, listed below.",
+                "{} unfinished; excluded from all rates, listed under Runs.",
                 ("run is", "runs are"),
             ),
             (
