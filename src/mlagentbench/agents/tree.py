@@ -37,7 +37,7 @@ class Node:
 
 
 class Tree(Agent):
-    """Every node is a script and a snapshot; the node with the best validation score is submitted."""
+    """Searches a tree of scripts; submits the one with the best validation score."""
 
     needs_model = True
     option_aliases = MappingProxyType({"mends": "debug_attempts"})

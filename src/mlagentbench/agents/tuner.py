@@ -34,7 +34,7 @@ class Hyperparameter:
 
 
 class Tuner(Agent):
-    """Coordinate search over the named numbers of the script, on a logarithmic scale."""
+    """Changes one number of train.py at a time, and keeps what improves the validation score."""
 
     def run(self, env: Environment) -> None:
         """Measure the starter, then tune one hyperparameter after another while a round still helps."""

@@ -1,4 +1,4 @@
-"""local[:FILE.gguf] runs a small model on this machine's CPU: slow and weak, but real and without a key."""
+"""local[:FILE.gguf] runs a small model on this CPU; needs no key, and is too small to do research."""
 
 import atexit
 import os

@@ -147,6 +147,7 @@ def _agent_rows() -> list[ListRow]:
         agent_class = load_agent_class(name)
         kind = "agent" if agent_class.ranked else "task check"
         model = "a model" if agent_class.needs_model else ""
+        model += " that calls tools" if agent_class.needs_tools else ""
         needs = "; ".join(filter(None, (model, agent_class.requirements)))
         rows.append(
             {"agent": name, "type": kind, "needs": needs or None, "what_it_does": _first_line(agent_class)}

@@ -36,7 +36,7 @@ _START_SUPERVISOR = (
 
 
 class LandlockSandbox(Sandbox):
-    """Files by Landlock; sockets, signals and metadata of files by seccomp and the supervisor; limits."""
+    """Isolates files with Landlock; sockets, signals and file metadata with seccomp and the supervisor."""
 
     name = "landlock"
     mounts_files = False
