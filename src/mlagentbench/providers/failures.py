@@ -7,7 +7,9 @@ from pydantic_ai import exceptions as raised
 
 from mlagentbench.providers.names import key_variables, known_secrets
 
-FailureKind = Literal["transient", "too_long", "stop_rejected", "limit_rejected", "rejected", "permanent"]
+FailureKind = Literal[
+    "transient", "unexpected", "empty", "too_long", "stop_rejected", "limit_rejected", "rejected", "permanent"
+]
 TRANSIENT_ERRORS = (
     raised.ModelRateLimitError,
     raised.ModelUnavailableError,
@@ -21,9 +23,16 @@ PERMANENT_ERRORS = (
     raised.ModelQuotaExceededError,
     raised.ContentFilterError,
 )
+ANY_PROMPT_ERRORS = (
+    raised.ModelRateLimitError,
+    raised.ModelQuotaExceededError,
+    raised.ModelUnavailableError,
+    raised.ModelConnectionError,
+)
 # The request itself is at fault: another prompt may be accepted.
 REJECTIONS = (raised.ModelRequestRejectedError, raised.UserError)
 RETRYABLE_STATUSES = {408, 409, 425}  # for which pydantic-ai has no exception class
+STATUS_UNAUTHORIZED = 401
 STATUS_CONTENT_TOO_LARGE = 413
 STATUS_RATE_LIMIT = 429
 # As worded by OpenAI and compatible servers, Anthropic, Google, Mistral, Cohere, Hugging Face, llama.cpp and
@@ -55,12 +64,15 @@ class ProviderFailure(NamedTuple):
     """A failed attempt.
 
     `retry_after_s` is the wait that the provider asks for, `max_reply_tokens` the longest reply it allows.
+    `any_prompt` is true if every prompt would fail: the provider is overloaded, out of reach or not paid, or
+    the key is wrong.
     """
 
     kind: FailureKind
     reason: str
     retry_after_s: float | None = None
     max_reply_tokens: int | None = None
+    any_prompt: bool = False
 
 
 def classify_error(
@@ -83,22 +95,29 @@ def classify_error(
         return ProviderFailure("too_long", reason)
     if isinstance(error, raised.ModelAuthenticationError):
         variables = " or ".join(key_variables(provider))
-        return ProviderFailure("permanent", f"{reason} (check {variables})" if variables else reason)
+        reason = f"{reason} (check {variables})" if variables else reason
+        # With 403, some providers refuse a prompt for its content.
+        return ProviderFailure("permanent", reason, any_prompt=status == STATUS_UNAUTHORIZED)
     if (
         isinstance(error, raised.ModelRequestRejectedError)
         and sent_stop_sequences
         and re.search(r"\bstop", text)
     ):
         return ProviderFailure("stop_rejected", reason)
+    any_prompt = isinstance(error, ANY_PROMPT_ERRORS) and not isinstance(error, raised.ModelTimeoutError)
     if isinstance(error, PERMANENT_ERRORS):
-        return ProviderFailure("permanent", reason)
+        return ProviderFailure("permanent", reason, any_prompt=any_prompt)
     if isinstance(error, REJECTIONS):
         return ProviderFailure("rejected", reason)
     if isinstance(error, raised.ModelHTTPError) and not isinstance(error, TRANSIENT_ERRORS):
         kind: FailureKind = "transient" if status in RETRYABLE_STATUSES else "permanent"
         return ProviderFailure(kind, reason, retry_after_s)
-    # Any other exception of a provider's package comes from reading the response.
-    return ProviderFailure("transient", reason, retry_after_s)
+    if isinstance(error, EmptyResponse):
+        return ProviderFailure("empty", reason)
+    if isinstance(error, (raised.ModelAPIError, TruncatedResponse)):
+        return ProviderFailure("transient", reason, retry_after_s, any_prompt=any_prompt)
+    # Any other exception of a provider's package comes from writing the request or reading the response.
+    return ProviderFailure("unexpected", reason)
 
 
 def _is_length_error(status: int | None, text: str) -> bool:
