@@ -144,14 +144,17 @@ class Command(Agent):
             calls = {"calls": [call.model_dump() for call in reply.calls]} if reply.calls else {}
             thought = "\n\n".join(filter(None, (reply.reasoning, reply.text)))
             env.step(Call(action=EXTERNAL_COMMAND, args={"turn": turn, **calls}, thought=thought))
-            notices.show(f"refused a request of the program: {refusal}" for refusal in program.refusals)
+            notices.show(f"A request of the program was refused: {refusal}" for refusal in program.refusals)
             if env.context.external_program is None:
                 _raise_if_never_answered(program, env.steps[-1].execution)
                 return
             if program.request is None:
                 return
             reply = _answer_request(env, program.request)
-            notices.show(f"{reply.model} does not have the setting {name}" for name in reply.not_applied)
+            notices.show(
+                f"The model {reply.model} does not have the setting {name}, which the program asked for."
+                for name in reply.not_applied
+            )
 
 
 class Notices:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from mlagentbench.providers.settings import AppliedSettings
 
 PRICE_PROBE_TOKENS = 10**6  # enough to reach the highest tier of any tiered price
-MAX_UNEXPECTED_ATTEMPTS = 3  # with an empty reply, or an exception that the provider's package does not define
+MAX_UNEXPECTED_ATTEMPTS = (
+    3  # with an empty reply, or an exception that the provider's package does not define
+)
 # Any model can answer it. What fails while this is answered fails because of what was asked.
 CHECK_PROMPT = Prompt(messages=(Message(role="user", text="Reply with OK."),), max_tokens=64)
 
@@ -81,7 +83,7 @@ class Hosted(Model):
 
         request = model_request_stream(
             self._model,
-            translation.to_messages(prompt),
+            translation.to_messages(prompt, self._model),
             model_settings=settings,
             model_request_parameters=translation.to_request_parameters(prompt, self._model),
         )
