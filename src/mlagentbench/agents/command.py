@@ -13,7 +13,7 @@ from mlagentbench.agents.programs.mounts import CA_BUNDLE_PATH, HOME_PATH, copy_
 from mlagentbench.endpoint.external_program import ExternalProgram, ProgramSpec
 from mlagentbench.endpoint.server import ModelRequest
 from mlagentbench.environment import Environment
-from mlagentbench.errors import Fault, ModelFault, PromptRejected, PromptTooLong, RunOver, UsageError
+from mlagentbench.errors import ModelFault, ProgramFault, PromptRejected, PromptTooLong, RunOver, UsageError
 from mlagentbench.formatting import print_progress, strip_control_chars
 from mlagentbench.language.prompts import fill_prompt
 from mlagentbench.records import EXTERNAL_COMMAND, Call, Execution, ProgramInfo, Reply
@@ -192,7 +192,7 @@ def _answer_request(env: Environment, request: ModelRequest) -> Reply:
 
 
 def _raise_if_never_answered(program: ExternalProgram, execution: Execution | None) -> None:
-    """Raise a Fault if the program failed before the model had answered it once: it was not set up well.
+    """Raise a ProgramFault if the program failed before the model had answered it: it was not set up well.
 
     Its exit would otherwise count as the model's failure.
     """
@@ -203,7 +203,7 @@ def _raise_if_never_answered(program: ExternalProgram, execution: Execution | No
     lines = [line.strip() for line in strip_control_chars(program.output.text).splitlines() if line.strip()]
     printed = " | ".join(lines[-FAULT_LINES:])[-MAX_FAULT_CHARS:] or "nothing"
     refused = f" A request was refused: {program.refusals[-1]}" if program.refusals else ""
-    raise Fault(
+    raise ProgramFault(
         f"The program ended with exit code {execution.exit_code} before the model had answered it.{refused}"
         f" It printed: {printed}"
     )

@@ -84,7 +84,6 @@ def classify_error(
     status = error.status_code if isinstance(error, raised.ModelHTTPError) else None
     if status:
         reason = f"{status}: {reason}"
-    retry_after_s = error.retry_after if isinstance(error, raised.ModelAPIError) else None
     if status and sent_max_tokens and (limit := _find_reply_limit(text, sent_max_tokens)):
         return ProviderFailure("limit_rejected", reason, max_reply_tokens=limit)
     if (
@@ -104,7 +103,12 @@ def classify_error(
         and re.search(r"\bstop", text)
     ):
         return ProviderFailure("stop_rejected", reason)
+    return _classify_by_type(error, status, reason)
+
+
+def _classify_by_type(error: Exception, status: int | None, reason: str) -> ProviderFailure:
     any_prompt = isinstance(error, ANY_PROMPT_ERRORS) and not isinstance(error, raised.ModelTimeoutError)
+    retry_after_s = error.retry_after if isinstance(error, raised.ModelAPIError) else None
     if isinstance(error, PERMANENT_ERRORS):
         return ProviderFailure("permanent", reason, any_prompt=any_prompt)
     if isinstance(error, REJECTIONS):
