@@ -104,10 +104,10 @@ class Hosted(Model):
 
     def _may_be_the_prompt(self, failure: "ProviderFailure", attempts: int, started: float) -> bool:
         """Whether to find out if the prompt is the cause, before a failure becomes a fault."""
-        if failure.kind == "unexpected" and attempts == MAX_UNEXPECTED_ATTEMPTS:
-            return True
-        is_last = failure.kind == "transient" and self._wait_s(failure, attempts, started) is None
-        return (is_last or failure.kind == "permanent") and not failure.any_prompt
+        if failure.any_prompt or failure.kind not in ("unexpected", "transient", "permanent"):
+            return False
+        is_last = failure.kind == "permanent" or self._wait_s(failure, attempts, started) is None
+        return is_last or (failure.kind == "unexpected" and attempts == MAX_UNEXPECTED_ATTEMPTS)
 
     def _answers_other_prompts(self, responses: "list[ModelResponse]") -> bool:
         try:
