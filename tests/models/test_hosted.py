@@ -216,7 +216,7 @@ def test_a_prompt_that_fails_while_others_are_answered_is_rejected_and_no_fault(
 ) -> None:
     reply, attempts = ONE_PROMPT_ONLY[failure]
     server.script = [*[reply] * attempts, "OK", reply]
-    with pytest.raises(PromptRejected, match="fails on this prompt only: "):
+    with pytest.raises(PromptRejected, match="refuses this prompt, and no other: "):
         create(api).reply(HELLO)
     assert sent_prompts(server) == ["hello"] * attempts + ["Reply with OK.", "hello"]
 
@@ -258,7 +258,7 @@ def test_a_schema_that_cannot_be_sent_is_rejected_and_no_fault(
         HELLO.replace(tools=(LOOK.replace(parameters=schema),)),
         HELLO.replace(reply_format=ReplyFormat(json_schema=schema)),
     ):
-        with pytest.raises(PromptRejected, match="fails on this prompt only: "):
+        with pytest.raises(PromptRejected, match="refuses this prompt, and no other: "):
             model.reply(asked)
     assert sent_prompts(server) == ["Reply with OK."] * 2
 
@@ -360,7 +360,8 @@ def test_google_is_called_in_its_own_api(
         Hosted("google-gla:gemini-2.5-flash", retries.policy()).reply(
             HELLO.replace(stop=("Stop:",), tools=(LOOK,))
         )
-    (seen,) = server.requests
+    seen, check = server.requests
+    assert check.body["contents"][0]["parts"] == [{"text": "Reply with OK."}]
     assert "/models/gemini-2.5-flash:streamGenerateContent" in seen.path
     assert seen.body["contents"] == [{"parts": [{"text": "hello"}], "role": "user"}]
     assert seen.body["generationConfig"]["stopSequences"] == ["Stop:"]

@@ -209,7 +209,8 @@ def test_a_limit_above_that_of_the_model_is_lowered(
 def test_a_request_that_the_provider_rejects_can_be_asked_differently(
     create: Create, server: FakeProvider
 ) -> None:
-    server.script = [ErrorReply(400, "Invalid schema for function 'look'"), "fine"]
+    rejection = ErrorReply(400, "Invalid schema for function 'look'")
+    server.script = [rejection, "OK", rejection, "fine"]
     model = create()
     with pytest.raises(PromptRejected, match="Invalid schema"):
         model.reply(HELLO.replace(tools=(LOOK,)))

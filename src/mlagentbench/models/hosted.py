@@ -65,7 +65,7 @@ class Hosted(Model):
                 )
             attempts += 1
             if answers_others:
-                raise PromptRejected(f"{self.argument} fails on this prompt only: {failure.reason}")
+                raise PromptRejected(f"{self.argument} refuses this prompt, and no other: {failure.reason}")
             if failure.kind == "empty" and attempts == MAX_UNEXPECTED_ATTEMPTS:
                 return self._build_reply(responses, prompt, attempts - 1)
             if self._may_be_the_prompt(failure, attempts, started):
@@ -104,10 +104,12 @@ class Hosted(Model):
 
     def _may_be_the_prompt(self, failure: "ProviderFailure", attempts: int, started: float) -> bool:
         """Whether to find out if the prompt is the cause, before a failure becomes a fault."""
-        if failure.any_prompt or failure.kind not in ("unexpected", "transient", "permanent"):
+        if failure.any_prompt or failure.kind not in ("unexpected", "transient", "permanent", "rejected"):
             return False
-        is_last = failure.kind == "permanent" or self._wait_s(failure, attempts, started) is None
-        return is_last or (failure.kind == "unexpected" and attempts == MAX_UNEXPECTED_ATTEMPTS)
+        if failure.kind == "unexpected" and attempts == MAX_UNEXPECTED_ATTEMPTS:
+            return True
+        is_retried = failure.kind in ("unexpected", "transient")
+        return not is_retried or self._wait_s(failure, attempts, started) is None
 
     def _answers_other_prompts(self, responses: "list[ModelResponse]") -> bool:
         try:
@@ -129,9 +131,9 @@ class Hosted(Model):
         """Wait until the next attempt, or raise if there is to be none."""
         if failure.kind == "too_long":
             raise PromptTooLong(f"The prompt is too long for {self.argument}: {failure.reason}")
-        if failure.kind == "permanent":
+        if failure.kind in ("permanent", "rejected"):
             raise ModelFault(f"{self.argument}: {failure.reason}")
-        if failure.kind == "rejected":
+        if failure.kind == "unsupported":
             raise PromptRejected(f"{self.argument}: {failure.reason}")
         if failure.kind == "limit_rejected":
             self._max_reply_tokens = failure.max_reply_tokens  # lower than what was sent

@@ -8,7 +8,15 @@ from pydantic_ai import exceptions as raised
 from mlagentbench.providers.names import key_variables, known_secrets
 
 FailureKind = Literal[
-    "transient", "unexpected", "empty", "too_long", "stop_rejected", "limit_rejected", "rejected", "permanent"
+    "transient",  # another attempt may succeed
+    "permanent",
+    "rejected",  # by the provider
+    "unsupported",  # by the provider's package, before anything is sent
+    "unexpected",
+    "empty",
+    "too_long",
+    "stop_rejected",
+    "limit_rejected",
 ]
 TRANSIENT_ERRORS = (
     raised.ModelRateLimitError,
@@ -29,8 +37,6 @@ ANY_PROMPT_ERRORS = (
     raised.ModelUnavailableError,
     raised.ModelConnectionError,
 )
-# The request itself is at fault: another prompt may be accepted.
-REJECTIONS = (raised.ModelRequestRejectedError, raised.UserError)
 RETRYABLE_STATUSES = {408, 409, 425}  # for which pydantic-ai has no exception class
 STATUS_UNAUTHORIZED = 401
 STATUS_CONTENT_TOO_LARGE = 413
@@ -111,8 +117,10 @@ def _classify_by_type(error: Exception, status: int | None, reason: str) -> Prov
     retry_after_s = error.retry_after if isinstance(error, raised.ModelAPIError) else None
     if isinstance(error, PERMANENT_ERRORS):
         return ProviderFailure("permanent", reason, any_prompt=any_prompt)
-    if isinstance(error, REJECTIONS):
+    if isinstance(error, raised.ModelRequestRejectedError):
         return ProviderFailure("rejected", reason)
+    if isinstance(error, raised.UserError):
+        return ProviderFailure("unsupported", reason)
     if isinstance(error, raised.ModelHTTPError) and not isinstance(error, TRANSIENT_ERRORS):
         kind: FailureKind = "transient" if status in RETRYABLE_STATUSES else "permanent"
         return ProviderFailure(kind, reason, retry_after_s)
