@@ -63,7 +63,7 @@ test-bridges: .venv/installed-dev bubblewrap  ## the tests with Harbor and verif
 .venv-%/installed: pyproject.toml
 	@echo "make: installing $* into .venv-$*"
 	@$(BIN)/uv venv -q --clear --python "$(BRIDGE_PYTHON)" --seed .venv-$*
-	@.venv-$*/bin/python -m pip --disable-pip-version-check --no-input install -q -e '.[$*]' pytest $(TIDY)
+	@.venv-$*/bin/python -m pip --disable-pip-version-check --no-input install -q -e '.[$*]' pytest hypothesis $(TIDY)
 	@touch $@
 
 test-setup: .venv/installed-dev bubblewrap chromium

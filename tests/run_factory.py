@@ -12,7 +12,7 @@ from mlagentbench.runner.folder import RunFolder
 BASELINE = Baseline(mean=10.0, sd=0.1, n=8)
 HASHES = Hashes(task="t" * 64, grader="a" * 64, data="d" * 64, runtime="r" * 64)
 MACHINE = Hardware(cpu="a chip", cores=2, memory_gb=8, system="Linux", python="3.11")
-RESULT_FIELDS = {"tokens", "dollars", "seconds", "trace", "violations"}
+RESULT_FIELDS = {"tokens", "dollars", "seconds", "trace", "violations", "note"}
 
 
 def make_run(

@@ -24,7 +24,7 @@ FAILURES: dict[str, ScriptedReply] = {
     "garbage": BrokenReply("garbage"),
     NO_CONTENT: BrokenReply("empty"),
     "too long": ErrorReply(400, "this model's maximum context length is exceeded"),
-    "refused": ErrorReply(400, "the request was rejected"),  # permanent: a fault, and the run is retried
+    "refused": ErrorReply(429, "no credit is left", code="insufficient_quota"),  # a fault: the run is retried
 }
 REPLY_DELAYS_S = (0.0, 0.0, 0.1, 0.8)
 

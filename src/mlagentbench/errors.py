@@ -9,6 +9,7 @@ BenchError
 └─ Fault              the harness: the run is void, never a zero, and always reported
    ├─ ModelFault      the provider failed
    │  └─ PromptRejected   the prompt has something that the model does not support
+   ├─ ProgramFault    an external program failed before the model had answered it
    ├─ SandboxFault    the machine failed
    └─ TaskFault       prepare.py or grade.py failed
 
@@ -50,6 +51,14 @@ class ModelFault(Fault):
 
 class PromptRejected(ModelFault):
     """The model does not support something in the prompt; an external program is told, and may ask again."""
+
+
+class ProgramFault(Fault):
+    """An external program failed before the model had answered it: it is not set up well.
+
+    A batch does not repeat such a run, and reports count it as a failure if the same program started in
+    another run. Otherwise a program could choose its runs, after it has seen the task.
+    """
 
 
 class SandboxFault(Fault):

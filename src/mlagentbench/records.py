@@ -96,6 +96,7 @@ class ReplyFormat(Record):
     json_schema: dict[str, Any] | None = None
     name: str = ""
     strict: bool | None = None
+    description: str = ""
 
 
 class Sampling(Record):

@@ -302,9 +302,9 @@ def test_a_cancelled_call_terminates_its_script_and_the_next_response_has_the_ob
         observation, left, *cancelled = texts(answer)
         assert observation == "False" and left.startswith("[15 of 20 steps")  # the interpreter was killed
         assert cancelled[0].startswith(
-            "[You cancelled step 3, Execute Script. Its observation was:\n[killed:"
+            "[You cancelled step 3, execute_script. Its observation was:\n[killed:"
         )
-        assert cancelled[0].endswith("\nworking]") and "step 4, Python REPL" in cancelled[1]
+        assert cancelled[0].endswith("\nworking]") and "step 4, python_repl" in cancelled[1]
         assert len(texts(await client.call_tool("list_files", {}))) == 2
 
     in_memory(setup, tmp_path / "run", play)

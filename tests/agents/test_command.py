@@ -318,8 +318,8 @@ def test_the_person_sees_a_refused_request_and_a_setting_that_the_model_does_not
     command = ["run", toy, "--agent", "command", "--model", f"scripted:{script}", "--out", tmp_path / "run"]
     command += ["--set", f"program={program}", "--set", "command=python /opt/program/main.py"]
     completed = cli(*command)
-    assert "refused a request of the program: /v1/chat/completions: Only text" in completed.stderr
-    assert "scripted does not have the setting top_k" in completed.stderr
+    assert "A request of the program was refused: /v1/chat/completions: Only text" in completed.stderr
+    assert "The model scripted does not have the setting top_k, which the program" in completed.stderr
     steps = RunFolder(tmp_path / "run").steps()
     assert "[refused: /v1/chat/completions: Only text" in steps[0].observation
 

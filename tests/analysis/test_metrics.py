@@ -9,7 +9,7 @@ from run_factory import BASELINE, HASHES, MACHINE, make_run
 
 from mlagentbench.analysis import paper
 from mlagentbench.analysis.metrics import Cell, Summary, summarize_runs
-from mlagentbench.analysis.runs import Run
+from mlagentbench.analysis.runs import Run, read_runs
 from mlagentbench.analysis.validation import compute_validation_gap, find_last_validation_score
 from mlagentbench.records import Baseline
 
@@ -76,6 +76,25 @@ def test_faults_and_unfinished_runs_are_excluded_from_rates_and_reported(make: M
         "played: 2 of 5 runs ended in a fault or were never graded, and are excluded",
         "played: 1 of 5 runs are unfinished and are excluded",
     )
+
+
+def test_a_program_that_starts_in_other_runs_cannot_void_one_by_failing_at_its_start(
+    make: MakeRun, tmp_path: Path
+) -> None:
+    note = "ProgramFault: The program ended with exit code 1 before the model had answered it."
+    make(0.3)
+    for changes in ({"ending": "fault", "note": note}, {"ending": "fault", "note": "ModelFault: gone"}):
+        make(**changes)
+    cell = only_cell(summarize_runs(read_runs([tmp_path])))
+    assert (cell.runs, cell.counted, cell.success, cell.faults) == (3, 2, 1, 1)
+    assert (cell.success_rate.n, cell.success_rate.value, cell.valid_rate.value) == (2, 0.5, 0.5)
+
+
+def test_a_program_that_never_starts_has_faults_only(make: MakeRun, tmp_path: Path) -> None:
+    make(0.3)
+    make(agent="wrong", ending="fault", note="ProgramFault: It ended with exit code 127.")
+    cells = {cell.agent: cell for cell in summarize_runs(read_runs([tmp_path])).cells}
+    assert (cells["wrong"].counted, cells["wrong"].faults) == (0, 1)
 
 
 def test_a_cell_with_only_faults_has_no_metrics(make: MakeRun) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from mlagentbench.endpoint.chat import Chat
 from mlagentbench.endpoint.reasoning import parse_state_token
+from mlagentbench.endpoint.routes import RESPONSES
 from mlagentbench.endpoint.server import MAX_CONNECTIONS, Endpoint, ModelRequest, RequestRefused
 from mlagentbench.records import Message, Prompt, Reply, ToolCall
 
@@ -256,6 +257,7 @@ def test_a_refused_request_raises_the_error_that_clients_expect(
         anthropic_client.messages.create(model="m", max_tokens=5, messages=messages)
 
 
+FUNCTION = {"type": "function", "name": "now", "description": "Tells it."}
 MALFORMED = {
     "not JSON": b"{",
     "not an object": b"[]",
@@ -440,6 +442,17 @@ def test_an_oversized_request_is_rejected_before_it_is_read(answered: AnsweredEn
         assert b"413" in raw.recv(100)
 
 
+def test_a_refusal_that_quotes_the_request_is_short_and_has_no_control_characters(
+    answered: AnsweredEndpoint,
+) -> None:
+    field = "\x1b]0;title\x07" + "x" * 10**6
+    body = {"messages": [{"role": "user", "content": "x"}], field: 1}
+    assert send_request(answered, "POST", "/v1/chat/completions", json.dumps(body).encode())[0] == 400
+    (refusal,) = answered.endpoint.take_refusals()
+    assert refusal.startswith("/v1/chat/completions: The field ") and refusal.isprintable()
+    assert len(refusal) < 700
+
+
 def test_parallel_requests_are_held_one_at_a_time(answered: AnsweredEndpoint) -> None:
     held: list[int] = []
 
@@ -512,3 +525,20 @@ def test_a_lone_instruction_is_the_question_as_aide_sends_it() -> None:
 
 def test_a_function_call_may_have_googles_mark_for_no_signature_as_gemini_cli_sends_it() -> None:
     assert parse_state_token("skip_thought_signature_validator") == ""
+
+
+def test_the_name_of_a_participant_reaches_the_model() -> None:
+    turns = [{"role": "user", "name": "bob", "content": "hi"}, {"role": "tool", "name": "ls", "content": "a"}]
+    assert [message.text for message in Chat().parse_request({"messages": turns}).messages] == [
+        "bob: hi",
+        "a",
+    ]
+
+
+def test_the_description_of_a_namespace_reaches_the_model_with_its_tools_only() -> None:
+    clock = {"type": "namespace", "name": "clock", "description": "About time.", "tools": [FUNCTION]}
+    tools = RESPONSES.parse_request({"input": "x", "tools": [clock, FUNCTION]}).tools
+    assert [(tool.name, tool.description) for tool in tools] == [
+        ("clock__now", "About time.\n\nTells it."),
+        ("now", "Tells it."),
+    ]

@@ -88,11 +88,13 @@ def prompts(draw: st.DrawFn, can: set[str]) -> Prompt:
 
     strict = maybe("strict", st.booleans())
     schema = {"type": "object", "properties": {draw(words): {"type": "string"}}}
-    tool = Tool(name=draw(words), description=draw(texts), parameters=schema, strict=strict)
+    is_strict = "strict" in can and draw(st.booleans())
+    tool = Tool(name=draw(words), description=draw(texts), parameters=schema, strict=is_strict)
     modes: list[Literal["auto", "required", "none"]] = ["auto", "required", "none"]
     mode = draw(st.sampled_from(modes))
     named = mode == "required" or (mode == "auto" and "several_names" in can)
-    format_name = draw(words) if "format_name" in can else ""
+    format_name, about_format = (draw(words) if "format_name" in can else "" for _ in range(2))
+    reply_format = ReplyFormat(json_schema=schema, name=format_name, strict=strict, description=about_format)
     messages = draw(conversations())
     if "failed" in can:
         failed = draw(st.booleans())
@@ -110,9 +112,7 @@ def prompts(draw: st.DrawFn, can: set[str]) -> Prompt:
             names=(tool.name,) if named and draw(st.booleans()) else (),
             parallel=maybe("parallel", st.booleans()),
         ),
-        reply_format=draw(
-            st.one_of(st.none(), st.just(ReplyFormat(json_schema=schema, name=format_name, strict=strict)))
-        ),
+        reply_format=draw(st.one_of(st.none(), st.just(reply_format))),
         sampling=Sampling(
             temperature=maybe("temperature", numbers),
             top_p=maybe("top_p", numbers),
@@ -135,6 +135,15 @@ def test_everything_in_a_request_reaches_the_prompt(name: str, data: st.DataObje
     if name in ("messages", "google") and prompt.reply_format:
         prompt = prompt.replace(reply_format=prompt.reply_format.replace(strict=None))
     assert dialect.parse_request(encode(prompt)) == prompt
+
+
+@every_dialect
+def test_arguments_of_a_tool_are_not_strict_unless_the_program_says_so(name: str) -> None:
+    dialect, encode, _ = DIALECTS[name]
+    prompt = Prompt(
+        messages=(Message(role="user", text="x"),), tools=(Tool(name="t", description="", parameters={}),)
+    )
+    assert dialect.parse_request(encode(prompt)).tools[0].strict is False
 
 
 @every_dialect

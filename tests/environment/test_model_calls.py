@@ -7,7 +7,7 @@ import pytest
 from fake_model import FakeModel
 
 from mlagentbench.environment.environment import Environment
-from mlagentbench.errors import Fault, ModelFault, PromptTooLong, RunOver, UsageError
+from mlagentbench.errors import Fault, ModelFault, PromptRejected, PromptTooLong, RunOver, UsageError
 from mlagentbench.models.base import Price, load_model
 from mlagentbench.records import Call, Message, ModelCall, Prompt, Result
 from mlagentbench.runner.folder import RunFolder
@@ -131,6 +131,41 @@ def test_the_agent_handles_a_prompt_that_is_too_long_and_this_is_replayed(play: 
         result.steps == 2
         and calls(tmp_path)[1].prompt.messages[0].text == "shorter, since at most 100 tokens"
     )
+
+
+@pytest.mark.parametrize(
+    ("replies", "ending", "note"),
+    [
+        ([PromptRejected("no tools")], "fault", "PromptRejected: no tools"),
+        (["one", PromptRejected("flagged")], "crashed", "The agent crashed: ActionError: flagged"),
+    ],
+)
+def test_a_rejected_prompt_is_a_fault_only_before_the_model_has_answered(
+    play: Play, replies: list[str | Exception], ending: str, note: str
+) -> None:
+    result = play(chat(2), models={"main": FakeModel(replies)})
+    assert result.ending == ending and result.note.startswith(note)
+
+
+def test_an_action_whose_prompt_is_rejected_fails_and_the_run_continues(play: Play) -> None:
+    def behaviour(env: Environment) -> None:
+        ask(env, "anything")
+        text = env.step(
+            Call(action="Understand File", args={"file_name": "train.py", "things_to_look_for": "x"})
+        )
+        assert text.startswith("Error: The model rejects this: flagged")
+        env.step(Call(action="Final Answer", args={"final_answer": "done"}))
+
+    model = FakeModel(["one", PromptRejected("flagged")])
+    result = play(behaviour, models={"main": model, "fast": model})
+    assert result.ending == "fault"  # "fast" has not answered anything
+    model = FakeModel(["one", "two", PromptRejected("flagged")])
+
+    def later(env: Environment) -> None:
+        ask(env, "anything", role="fast")
+        behaviour(env)
+
+    assert play(later, models={"main": model, "fast": model}, name="later").ending == "submitted"
 
 
 @pytest.mark.parametrize("kept", range(4))

@@ -7,18 +7,19 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from api_formats import Completion
 from fake_provider import BrokenReply, ErrorReply, FakeProvider, ScriptedReply, error_reply
 from retry_clock import KEY, NAMES, RetryClock
 
-from mlagentbench.errors import ModelFault, PromptTooLong, UsageError
+from mlagentbench.errors import ModelFault, PromptRejected, PromptTooLong, UsageError
 from mlagentbench.models.base import Price, load_model
 from mlagentbench.models.hosted import Hosted
 from mlagentbench.providers.failures import redact_keys
 from mlagentbench.providers.names import COMPATIBLE_KEY_VARIABLE, PROVIDERS
-from mlagentbench.records import Message, Prompt, Tool, ToolCall
+from mlagentbench.records import Message, Prompt, ReplyFormat, Tool, ToolCall
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.system.extras import install_command
 
@@ -195,6 +196,73 @@ def test_a_retry_prints_one_line_on_the_terminal(toy: Path, tmp_path: Path) -> N
         child.terminate()
 
 
+def sent_prompts(server: FakeProvider) -> list[str]:
+    """The last text of each request."""
+    sent = (request.body.get("messages") or request.body["input"] for request in server.requests)
+    contents = (messages[-1]["content"] for messages in sent)
+    return [content if isinstance(content, str) else content[0]["text"] for content in contents]
+
+
+ONE_PROMPT_ONLY: dict[str, tuple[ScriptedReply, int]] = {
+    "a server error": (error_reply(500, message="cannot render the template"), 8),
+    "moderation": (ErrorReply(403, "your input was flagged"), 1),
+}
+
+
+@every_api
+@pytest.mark.parametrize("failure", ONE_PROMPT_ONLY)
+def test_a_prompt_that_fails_while_others_are_answered_is_rejected_and_no_fault(
+    create: Create, server: FakeProvider, api: str, failure: str
+) -> None:
+    reply, attempts = ONE_PROMPT_ONLY[failure]
+    server.script = [*[reply] * attempts, "OK", reply]
+    with pytest.raises(PromptRejected, match="refuses this prompt, and no other: "):
+        create(api).reply(HELLO)
+    assert sent_prompts(server) == ["hello"] * attempts + ["Reply with OK.", "hello"]
+
+
+@every_api
+def test_a_provider_that_recovers_answers_the_prompt_after_all(
+    create: Create, server: FakeProvider, api: str
+) -> None:
+    server.script = [*[error_reply(500)] * 8, "OK", "at last"]
+    reply = create(api).reply(HELLO)
+    assert (reply.text, reply.retries) == ("at last", 8)
+
+
+@every_api
+def test_a_model_that_stays_silent_has_given_an_empty_reply(
+    create: Create, server: FakeProvider, api: str
+) -> None:
+    server.script = [BrokenReply("empty")] * 3
+    reply = create(api).reply(HELLO)
+    assert (reply.text, reply.calls, reply.retries) == ("", (), 2)
+
+
+# The packages of the providers fail on these before they send anything.
+IMPOSSIBLE_SCHEMAS: list[dict[str, Any]] = [
+    {"type": "object", "properties": {"a": {"anyOf": 5}}},
+    {"type": "object", "properties": [1]},
+    {"type": "array", "items": 5},
+]
+
+
+@every_api
+@pytest.mark.parametrize("schema", IMPOSSIBLE_SCHEMAS, ids=str)
+def test_a_schema_that_cannot_be_sent_is_rejected_and_no_fault(
+    create: Create, server: FakeProvider, api: str, schema: dict[str, Any]
+) -> None:
+    server.script = ["OK", "OK"]
+    model = create(api)
+    for asked in (
+        HELLO.replace(tools=(LOOK.replace(parameters=schema),)),
+        HELLO.replace(reply_format=ReplyFormat(json_schema=schema)),
+    ):
+        with pytest.raises(PromptRejected, match="refuses this prompt, and no other: "):
+            model.reply(asked)
+    assert sent_prompts(server) == ["Reply with OK."] * 2
+
+
 PERMANENT = {
     "bad request": (ErrorReply(400, "temperature must be a number"), "400: temperature must be a number"),
     "no such model": (ErrorReply(404, "no such model", code="model_not_found"), "404: no such model"),
@@ -208,7 +276,7 @@ def test_permanent_failures_are_not_retried(create: Create, server: FakeProvider
     server.script = [reply]
     with pytest.raises(ModelFault, match=reason):
         create().reply(HELLO)
-    assert len(server.requests) == 1
+    assert sent_prompts(server).count("hello") == 1
 
 
 @every_api
@@ -219,7 +287,7 @@ def test_a_rejected_key_is_reported_by_its_variable_and_never_shown(
     server.script = [ErrorReply(status, "bad key", echo_key=True)]
     with pytest.raises(ModelFault, match=r"check (OPENAI|ANTHROPIC)_API_KEY") as raised:
         create(api).reply(HELLO)
-    assert KEY not in str(raised.value) and len(server.requests) == 1
+    assert KEY not in str(raised.value) and sent_prompts(server).count("hello") == 1
 
 
 def test_a_key_in_a_reply_is_redacted(create: Create, server: FakeProvider) -> None:
@@ -292,7 +360,8 @@ def test_google_is_called_in_its_own_api(
         Hosted("google-gla:gemini-2.5-flash", retries.policy()).reply(
             HELLO.replace(stop=("Stop:",), tools=(LOOK,))
         )
-    (seen,) = server.requests
+    seen, check = server.requests
+    assert check.body["contents"][0]["parts"] == [{"text": "Reply with OK."}]
     assert "/models/gemini-2.5-flash:streamGenerateContent" in seen.path
     assert seen.body["contents"] == [{"parts": [{"text": "hello"}], "role": "user"}]
     assert seen.body["generationConfig"]["stopSequences"] == ["Stop:"]

@@ -35,6 +35,62 @@ def test_sampling_is_sent_and_what_a_model_does_not_have_is_named(
     assert not {"top_k", "reasoning_effort"} & body.keys()
 
 
+@pytest.mark.parametrize("name", ["openai:gpt-5", "openai-chat:gpt-5", "anthropic:claude-opus-5"])
+def test_sampling_that_a_reasoning_model_does_not_take_is_named(
+    create: Create, server: FakeProvider, name: str
+) -> None:
+    server.script = ["fine"]
+    reply = create(name).reply(HELLO.replace(sampling=Sampling(temperature=0.25, top_p=0.5)))
+    assert reply.not_applied == ("temperature", "top_p")
+    assert not {"temperature", "top_p"} & server.requests[0].body.keys()
+
+
+@every_api
+def test_a_schema_is_sent_as_it_is(create: Create, server: FakeProvider, api: str) -> None:
+    schema = {"type": "object", "properties": {"any": {"type": "object", "properties": {}}}}
+    server.script = ["fine"]
+    tool = LOOK.replace(parameters=schema, strict=False)
+    create(api).reply(HELLO.replace(tools=(tool,), reply_format=ReplyFormat(json_schema=schema)))
+    body = server.requests[0].body
+    (sent,) = body["tools"]
+    assert sent.get("input_schema") or (sent.get("function") or sent)["parameters"] == schema
+    if api != "messages":  # Anthropic takes closed schemas only
+        sent_format = body["text"]["format"] if api == "responses" else body["response_format"]["json_schema"]
+        assert sent_format["schema"] == schema
+
+
+INSTRUCTED = (
+    Message(role="system", text="be brief"),
+    *HELLO.messages,
+    Message(role="assistant", text="yes"),
+    Message(role="system", text="be exact"),
+    Message(role="user", text="go on"),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "roles"),
+    [
+        ("chat", ["system", "user", "assistant", "system", "user"]),
+        ("responses", ["system", "user", "assistant", "system", "user"]),
+        ("messages", ["user", "assistant", "user", "system"]),
+        ("anthropic:claude-opus-4-6", ["user", "assistant", "user"]),
+    ],
+)
+def test_later_instructions_stay_where_they_are(
+    create: Create, server: FakeProvider, name: str, roles: list[str]
+) -> None:
+    server.script = ["fine"]
+    create(name).reply(Prompt(messages=INSTRUCTED))
+    body = server.requests[0].body
+    sent = body.get("messages") or body["input"]
+    assert [message["role"] for message in sent] == roles
+    if roles[0] == "user":
+        assert body["system"] == "be brief"
+    if roles[-1] == "user" and roles[0] == "user":  # it takes none later, so they are tagged
+        assert [part["text"] for part in sent[-1]["content"]] == ["<system>\nbe exact\n</system>", "go on"]
+
+
 @every_api
 def test_the_choice_of_tools_is_sent(create: Create, server: FakeProvider, api: str) -> None:
     server.script = [Completion("", calls=(("look", {"at": "x"}),))] * 2
@@ -153,7 +209,8 @@ def test_a_limit_above_that_of_the_model_is_lowered(
 def test_a_request_that_the_provider_rejects_can_be_asked_differently(
     create: Create, server: FakeProvider
 ) -> None:
-    server.script = [ErrorReply(400, "Invalid schema for function 'look'"), "fine"]
+    rejection = ErrorReply(400, "Invalid schema for function 'look'")
+    server.script = [rejection, "OK", rejection, "fine"]
     model = create()
     with pytest.raises(PromptRejected, match="Invalid schema"):
         model.reply(HELLO.replace(tools=(LOOK,)))

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from batches import (
@@ -108,6 +109,19 @@ def test_kills_at_random_moments_change_no_result(
         if len(moments) == 10:
             break
     assert len(moments) == 10, "the kills must be spread over the batches"
+
+
+def test_a_program_that_fails_at_its_start_is_not_repeated(
+    cli: Callable[..., Any], toy: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "script.txt").write_text("never asked")
+    (tmp_path / "plan.toml").write_text(
+        f"tasks = ['{toy}']\nmodels = ['scripted:{tmp_path}/script.txt']\npause = 0\n"
+        "agents = [{ name = 'command', options = { command = 'sh -c \"exit 3\"' } }]\n"
+    )
+    cli("batch", tmp_path / "plan.toml", "--out", tmp_path / "out")
+    (result,) = (tmp_path / "out").glob("*/result*.json")
+    assert '"ProgramFault: The program ended with exit code 3 before' in result.read_text()
 
 
 @pytest.mark.slow

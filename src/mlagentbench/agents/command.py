@@ -13,7 +13,7 @@ from mlagentbench.agents.programs.mounts import CA_BUNDLE_PATH, HOME_PATH, copy_
 from mlagentbench.endpoint.external_program import ExternalProgram, ProgramSpec
 from mlagentbench.endpoint.server import ModelRequest
 from mlagentbench.environment import Environment
-from mlagentbench.errors import Fault, ModelFault, PromptRejected, PromptTooLong, RunOver, UsageError
+from mlagentbench.errors import ModelFault, ProgramFault, PromptRejected, PromptTooLong, RunOver, UsageError
 from mlagentbench.formatting import print_progress, strip_control_chars
 from mlagentbench.language.prompts import fill_prompt
 from mlagentbench.records import EXTERNAL_COMMAND, Call, Execution, ProgramInfo, Reply
@@ -144,14 +144,17 @@ class Command(Agent):
             calls = {"calls": [call.model_dump() for call in reply.calls]} if reply.calls else {}
             thought = "\n\n".join(filter(None, (reply.reasoning, reply.text)))
             env.step(Call(action=EXTERNAL_COMMAND, args={"turn": turn, **calls}, thought=thought))
-            notices.show(f"refused a request of the program: {refusal}" for refusal in program.refusals)
+            notices.show(f"A request of the program was refused: {refusal}" for refusal in program.refusals)
             if env.context.external_program is None:
                 _raise_if_never_answered(program, env.steps[-1].execution)
                 return
             if program.request is None:
                 return
             reply = _answer_request(env, program.request)
-            notices.show(f"{reply.model} does not have the setting {name}" for name in reply.not_applied)
+            notices.show(
+                f"The model {reply.model} does not have the setting {name}, which the program asked for."
+                for name in reply.not_applied
+            )
 
 
 class Notices:
@@ -189,7 +192,7 @@ def _answer_request(env: Environment, request: ModelRequest) -> Reply:
 
 
 def _raise_if_never_answered(program: ExternalProgram, execution: Execution | None) -> None:
-    """Raise a Fault if the program failed before the model had answered it once: it was not set up well.
+    """Raise a ProgramFault if the program failed before the model had answered it: it was not set up well.
 
     Its exit would otherwise count as the model's failure.
     """
@@ -200,7 +203,7 @@ def _raise_if_never_answered(program: ExternalProgram, execution: Execution | No
     lines = [line.strip() for line in strip_control_chars(program.output.text).splitlines() if line.strip()]
     printed = " | ".join(lines[-FAULT_LINES:])[-MAX_FAULT_CHARS:] or "nothing"
     refused = f" A request was refused: {program.refusals[-1]}" if program.refusals else ""
-    raise Fault(
+    raise ProgramFault(
         f"The program ended with exit code {execution.exit_code} before the model had answered it.{refused}"
         f" It printed: {printed}"
     )

@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from mlagentbench.errors import Fault, UsageError
+from mlagentbench.errors import Fault, ProgramFault, UsageError
 from mlagentbench.formatting import print_progress
 from mlagentbench.records import AgentSpec, Result, RunSpec, Step
 from mlagentbench.runner.folder import RunFolder
@@ -23,6 +23,7 @@ class Run:
 
     folder: RunFolder
     result: Result | None
+    starts_elsewhere: bool = False  # the same agent has a result in another run
 
     @property
     def spec(self) -> RunSpec:
@@ -50,8 +51,19 @@ class Run:
 
     @property
     def is_fault(self) -> bool:
-        """Whether the run ended in a fault or was never graded, and so says nothing about the agent."""
-        return self.result is not None and (self.result.ending == "fault" or self.result.ungraded)
+        """Whether the run ended in a fault or was never graded, and so says nothing about the agent.
+
+        A program that failed before the model had answered it says something if it starts in other runs.
+        """
+        if self.result is None or (self.never_started and self.starts_elsewhere):
+            return False
+        return self.result.ending == "fault" or self.result.ungraded
+
+    @property
+    def never_started(self) -> bool:
+        """Whether an external program failed before the model had answered it."""
+        is_fault = self.result is not None and self.result.ending == "fault"
+        return is_fault and self.result.note.startswith(ProgramFault.__name__)
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
@@ -100,7 +112,15 @@ def read_runs(paths: Sequence[Path]) -> list[Run]:
         raise UsageError(f"No runs found below {', '.join(str(path) for path in paths)}")
     for problem in problems:
         print_progress(f"Skipped a damaged run: {problem}")
-    return _drop_duplicates(list(runs.values()))
+    return _mark_programs_that_start(_drop_duplicates(list(runs.values())))
+
+
+def _mark_programs_that_start(runs: list[Run]) -> list[Run]:
+    """Mark runs whose program failed at its start, but has a result in another run."""
+    if not any(run.never_started for run in runs):
+        return runs
+    started = {run.agent_label for run in runs if run.result and not run.is_fault}
+    return [replace(run, starts_elsewhere=run.never_started and run.agent_label in started) for run in runs]
 
 
 def drop_damaged_records(runs: Sequence[Run]) -> list[Run]:

@@ -118,10 +118,13 @@ def _parse_message(message: Json) -> Message:
     for field in ("function_call", "audio"):  # the form of calls before tools, and speech
         if message.get(field):
             raise UnsupportedRequest(f"{field} of a message cannot be passed to the model of this run.")
-    details = list_field(message, "reasoning_details")
+    details, text = list_field(message, "reasoning_details"), content_text(message.get("content"))
+    # Who of several participants speaks. Results of tools have the name of the tool, which their call has.
+    if role == "user" and (name := text_field(message, "name")):
+        text = f"{name}: {text}"
     return Message(
         role=role,  # type: ignore[arg-type]
-        text=content_text(message.get("content")),
+        text=text,
         calls=tuple(_parse_call(call) for call in list_field(message, "tool_calls")),
         answers=text_field(message, "tool_call_id"),
         reasoning=text_field(message, "reasoning_content"),

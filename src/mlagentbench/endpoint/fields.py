@@ -132,12 +132,15 @@ def parse_token_limit(body: Json, *names: str) -> int | None:
 
 
 def parse_tool(definition: Json, parameters_field: str) -> Tool:
-    """Parse the definition of a function."""
+    """Parse the definition of a function.
+
+    Its arguments are strict only if the program says so: for strict mode, schemas are changed.
+    """
     return Tool(
         name=required_name(definition),
         description=text_field(definition, "description"),
         parameters=object_field(definition, parameters_field),
-        strict=flag_field(definition, "strict"),
+        strict=bool(flag_field(definition, "strict")),
     )
 
 
@@ -163,7 +166,12 @@ def parse_json_schema(definition: Json, schema_field: str = "schema") -> ReplyFo
     if not schema:
         raise MalformedRequest(f"{schema_field} must be a JSON schema.")
     strict = flag_field(definition, "strict")
-    return ReplyFormat(json_schema=schema, name=text_field(definition, "name"), strict=strict)
+    return ReplyFormat(
+        json_schema=schema,
+        name=text_field(definition, "name"),
+        strict=strict,
+        description=text_field(definition, "description"),
+    )
 
 
 def build_sampling(**values: object) -> Sampling:

@@ -102,11 +102,13 @@ def function_name(name: str, namespace: str = "") -> str:
     return name if namespace in ("", DEFAULT_NAMESPACE) else f"{namespace.rstrip('_')}__{name}"
 
 
-def _parse_tools(definitions: Iterable[Json], namespace: str = "") -> Iterator[OfferedTool]:
+def _parse_tools(definitions: Iterable[Json], namespace: str = "", about: str = "") -> Iterator[OfferedTool]:
+    """The tools; those of a namespace begin their description with that of the namespace."""
     for definition in definitions:
         kind = str(definition.get("type", "function"))
         if kind == "namespace":
-            yield from _parse_tools(list_field(definition, "tools"), required_name(definition))
+            tools, name = list_field(definition, "tools"), required_name(definition)
+            yield from _parse_tools(tools, name, text_field(definition, "description"))
         elif kind in FIXED_TOOLS:
             fixed = FIXED_TOOLS[kind]
             schema = {"type": "object", "properties": fixed.properties, "required": fixed.required}
@@ -116,7 +118,8 @@ def _parse_tools(definitions: Iterable[Json], namespace: str = "") -> Iterator[O
             parsed = (
                 parse_custom_tool(definition) if kind == "custom" else parse_tool(definition, "parameters")
             )
-            function = parsed.replace(name=function_name(parsed.name, namespace))
+            description = "\n\n".join(filter(None, (about, parsed.description)))
+            function = parsed.replace(name=function_name(parsed.name, namespace), description=description)
             yield OfferedTool(kind, namespace, parsed.name, function)
         else:
             raise refuse_hosted_tool(kind)

@@ -16,6 +16,7 @@ from typing import Any
 from mlagentbench.endpoint.base import Dialect, Json, MalformedRequest, UnsupportedRequest
 from mlagentbench.endpoint.fields import object_field, parse_body, text_field
 from mlagentbench.endpoint.routes import CHAT, Route, count_tokens_body, find_model_info, find_route
+from mlagentbench.formatting import to_single_line
 from mlagentbench.records import Prompt, Reply
 
 MAX_REQUEST_BYTES = 32 * 2**20
@@ -23,6 +24,7 @@ MAX_CONNECTIONS = 64  # open at the same time
 SHUTDOWN_POLL_S = 0.02
 READ_TIMEOUT_S = 60  # for the next bytes of a request
 MAX_REFUSALS = 100  # that are remembered for the record of the run
+MAX_REFUSAL_CHARS = 500  # of one refusal; its message may quote the request
 CHARS_PER_TOKEN = 4  # for programs that ask how many tokens a request has
 RUN_OVER = "The run is over."
 STATUS_BY_KIND = {"budget": 403, "model": 502, "unknown_path": 404, "too_large": 413}  # others: 400
@@ -107,7 +109,8 @@ class Endpoint:
     def record_refusal(self, target: str, message: str) -> None:
         """Remember that a request was refused, for the people who read the run."""
         if len(self._refusals) < MAX_REFUSALS:
-            self._refusals.append(f"{target.partition('?')[0][:100]}: {message}")
+            words = f"{target.partition('?')[0][:100]}: {message[:MAX_REFUSAL_CHARS]}".split()
+            self._refusals.append(to_single_line(" ".join(words), 2 * MAX_REFUSAL_CHARS))
 
     def take_refusals(self) -> list[str]:
         """The refusals since the last call: the path of each request, and why it was refused."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mlagentbench.endpoint.granted_model import GrantedModel
 from mlagentbench.environment.model_calls import CallContext, ModelCalls
-from mlagentbench.errors import ActionError, PromptTooLong, UsageError
+from mlagentbench.errors import ActionError, PromptRejected, PromptTooLong, UsageError
 from mlagentbench.records import Execution, Limits, Message, Prompt, Reply, Role, Step
 from mlagentbench.runtimes.base import Runtime
 from mlagentbench.sandbox.access_log.recording import AccessLog
@@ -146,7 +146,8 @@ class ActionContext:
             The text of the reply.
 
         Raises:
-            ActionError: The run has no model, or the message is too long for it.
+            ActionError: The run has no model, or the message is too long for it, or the model rejects it and
+                has answered others.
         """
         max_tokens = MAX_REPLY_TOKENS + repeated_chars // 2
         prompt = Prompt(messages=(Message(role="user", text=text),), max_tokens=max_tokens)
@@ -156,6 +157,10 @@ class ActionContext:
             raise ActionError("This action needs a model, and this run has none.") from error
         except PromptTooLong as error:
             raise ActionError(f"This is too long for the model: {error}") from error
+        except PromptRejected as error:
+            if role not in self.model_calls.answered_roles:
+                raise
+            raise ActionError(f"The model rejects this: {error}") from error
 
     def close(self) -> None:
         """Terminate the processes that may outlive a step, but not the run."""

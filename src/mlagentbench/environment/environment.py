@@ -148,6 +148,7 @@ class Environment:
 
         Raises:
             PromptTooLong: The model does not accept a prompt of this length; ask again with less.
+            ActionError: The model rejects this prompt, and has answered others.
             RunOver: The run is over, or the call would exceed its budget.
             UsageError: The run has no model.
             Fault: The provider or the harness failed; the run is void.
@@ -162,6 +163,8 @@ class Environment:
         try:
             return self.ask_prompt(prompt, role)
         except PromptRejected as error:
+            if role in self.model_calls.answered_roles:  # what the agent has written or read is rejected
+                raise ActionError(str(error)) from error
             raise self._record_fault(error) from error
 
     def ask_prompt(self, prompt: Prompt, role: Role = "main") -> Reply:

@@ -61,6 +61,7 @@ class ModelCalls:
         self.tokens, self.dollars = 0, 0.0
         self.exhausted_budget: Literal["tokens", "money"] | None = None
         self.pending_role: Role | None = None  # the role that is being asked right now
+        self.answered_roles: set[Role] = set()
         self._completed_steps, self._match_by_order = completed_steps, match_by_order
         self._replayed_seconds = 0.0
         self._journal, self._recorded = journal, iter(recorded)
@@ -105,6 +106,7 @@ class ModelCalls:
             call = self._pop_recorded_call()
             self._skipped.setdefault(step, []).append(call)
             if call.reply:
+                self.answered_roles.add(call.role)
                 self._model_for_role(call.role).skip_replayed(call.reply)
 
     def find_skipped_reply(self, prompt: Prompt, step: int) -> Reply:
@@ -194,6 +196,7 @@ class ModelCalls:
             raise _failed_call_error(call)
         model.skip_replayed(call.reply)
         self._count_usage(call.reply)
+        self.answered_roles.add(call.role)
         return call.reply
 
     def _call_model(self, prompt: Prompt, context: CallContext, role: Role, model: Model) -> Reply:
@@ -210,6 +213,7 @@ class ModelCalls:
         call = self._record(prompt, context, role, result, time.monotonic() - started)
         if call.reply is None:
             raise _failed_call_error(call)
+        self.answered_roles.add(role)
         return call.reply
 
     def _record(

@@ -9,7 +9,7 @@ from mlagentbench.providers.event_loop import shared_event_loop
 from mlagentbench.providers.factory import create_provider_model
 from mlagentbench.providers.names import split_model_name
 from mlagentbench.providers.retry_policy import RetryPolicy
-from mlagentbench.records import Prompt, Reply
+from mlagentbench.records import Message, Prompt, Reply
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelResponse
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from mlagentbench.providers.settings import AppliedSettings
 
 PRICE_PROBE_TOKENS = 10**6  # enough to reach the highest tier of any tiered price
+MAX_UNEXPECTED_ATTEMPTS = (
+    3  # with an empty reply, or an exception that the provider's package does not define
+)
+# Any model can answer it. What fails while this is answered fails because of what was asked.
+CHECK_PROMPT = Prompt(messages=(Message(role="user", text="Reply with OK."),), max_tokens=64)
 
 
 class Hosted(Model):
@@ -36,10 +41,14 @@ class Hosted(Model):
         weakref.finalize(self, shared_event_loop().close, self._model).atexit = False
 
     def reply(self, prompt: Prompt) -> Reply:
-        """Return the reply; failed attempts are counted, and their tokens are paid for."""
+        """Return the reply; failed attempts are counted, and their tokens are paid for.
+
+        A prompt on which the provider fails, although it answers another one, is rejected. It is no fault: an
+        agent could void its run with it.
+        """
         from mlagentbench.providers.failures import classify_error
 
-        started, attempts = self.retry_policy.clock(), 0
+        started, attempts, answers_others = self.retry_policy.clock(), 0, False
         responses: list[ModelResponse] = []
         while True:
             applied = self._apply_settings(prompt)
@@ -55,7 +64,14 @@ class Hosted(Model):
                     error, self.provider, "stop_sequences" in sent, sent.get("max_tokens")
                 )
             attempts += 1
-            self._wait_or_raise(failure, attempts, started)
+            if answers_others:
+                raise PromptRejected(f"{self.argument} refuses this prompt, and no other: {failure.reason}")
+            if failure.kind == "empty" and attempts == MAX_UNEXPECTED_ATTEMPTS:
+                return self._build_reply(responses, prompt, attempts - 1)
+            if self._may_be_the_prompt(failure, attempts, started):
+                answers_others = self._answers_other_prompts(responses)
+            if not answers_others:
+                self._wait_or_raise(failure, attempts, started)
 
     async def _request(
         self, prompt: Prompt, settings: "ModelSettings", responses: "list[ModelResponse]"
@@ -67,7 +83,7 @@ class Hosted(Model):
 
         request = model_request_stream(
             self._model,
-            translation.to_messages(prompt),
+            translation.to_messages(prompt, self._model),
             model_settings=settings,
             model_request_parameters=translation.to_request_parameters(prompt, self._model),
         )
@@ -86,14 +102,38 @@ class Hosted(Model):
             prompt, self._model, self.retry_policy, self._sends_stop_sequences, self._max_reply_tokens
         )
 
+    def _may_be_the_prompt(self, failure: "ProviderFailure", attempts: int, started: float) -> bool:
+        """Whether to find out if the prompt is the cause, before a failure becomes a fault."""
+        if failure.any_prompt or failure.kind not in ("unexpected", "transient", "permanent", "rejected"):
+            return False
+        if failure.kind == "unexpected" and attempts == MAX_UNEXPECTED_ATTEMPTS:
+            return True
+        is_retried = failure.kind in ("unexpected", "transient")
+        return not is_retried or self._wait_s(failure, attempts, started) is None
+
+    def _answers_other_prompts(self, responses: "list[ModelResponse]") -> bool:
+        try:
+            settings = self._apply_settings(CHECK_PROMPT).settings
+            shared_event_loop().run(self._request(CHECK_PROMPT, settings, responses))
+        except Exception:  # noqa: BLE001 - each provider's package has its own exceptions
+            return False
+        return True
+
+    def _wait_s(self, failure: "ProviderFailure", attempts: int, started: float) -> float | None:
+        """The wait until the next attempt; None if there is to be none."""
+        policy = self.retry_policy
+        wait_s = policy.next_wait_s(attempts, failure.retry_after_s)
+        if attempts >= policy.max_attempts or policy.clock() - started + wait_s > policy.max_total_wait_s:
+            return None
+        return wait_s
+
     def _wait_or_raise(self, failure: "ProviderFailure", attempts: int, started: float) -> None:
         """Wait until the next attempt, or raise if there is to be none."""
-        policy = self.retry_policy
         if failure.kind == "too_long":
             raise PromptTooLong(f"The prompt is too long for {self.argument}: {failure.reason}")
-        if failure.kind == "permanent":
+        if failure.kind in ("permanent", "rejected"):
             raise ModelFault(f"{self.argument}: {failure.reason}")
-        if failure.kind == "rejected":
+        if failure.kind == "unsupported":
             raise PromptRejected(f"{self.argument}: {failure.reason}")
         if failure.kind == "limit_rejected":
             self._max_reply_tokens = failure.max_reply_tokens  # lower than what was sent
@@ -101,8 +141,8 @@ class Hosted(Model):
         if failure.kind == "stop_rejected":
             self._sends_stop_sequences = False  # replies are cut at stop sequences here in any case
             return
-        wait_s = policy.next_wait_s(attempts, failure.retry_after_s)
-        if attempts >= policy.max_attempts or policy.clock() - started + wait_s > policy.max_total_wait_s:
+        wait_s = self._wait_s(failure, attempts, started)
+        if wait_s is None:
             retry_after = (
                 f" (the provider asks to retry after {failure.retry_after_s:.0f} s)"
                 if failure.retry_after_s
@@ -114,7 +154,7 @@ class Hosted(Model):
         self.on_retry(
             f"{self.argument} failed ({failure.reason}); attempt {attempts + 1} follows in {wait_s:.0f} s"
         )
-        policy.sleep(wait_s)
+        self.retry_policy.sleep(wait_s)
 
     def _build_reply(self, responses: "list[ModelResponse]", prompt: Prompt, retries: int) -> Reply:
         from mlagentbench.providers import translation

@@ -258,4 +258,5 @@ def _raise_on_error(chunk: Json) -> None:
             f"The prompt has {error['n_prompt_tokens']} tokens; the local model's context window is "
             f"{error['n_ctx']} tokens."
         )
-    raise ModelFault(f"The local model failed: {error.get('message', error)}")
+    # The engine reports what it cannot do with a request, such as a JSON schema that it does not support.
+    raise PromptRejected(f"The local model cannot answer this prompt: {error.get('message', error)}")

@@ -7,7 +7,17 @@ from pydantic_ai import exceptions as raised
 
 from mlagentbench.providers.names import key_variables, known_secrets
 
-FailureKind = Literal["transient", "too_long", "stop_rejected", "limit_rejected", "rejected", "permanent"]
+FailureKind = Literal[
+    "transient",  # another attempt may succeed
+    "permanent",
+    "rejected",  # by the provider
+    "unsupported",  # by the provider's package, before anything is sent
+    "unexpected",
+    "empty",
+    "too_long",
+    "stop_rejected",
+    "limit_rejected",
+]
 TRANSIENT_ERRORS = (
     raised.ModelRateLimitError,
     raised.ModelUnavailableError,
@@ -21,9 +31,14 @@ PERMANENT_ERRORS = (
     raised.ModelQuotaExceededError,
     raised.ContentFilterError,
 )
-# The request itself is at fault: another prompt may be accepted.
-REJECTIONS = (raised.ModelRequestRejectedError, raised.UserError)
+ANY_PROMPT_ERRORS = (
+    raised.ModelRateLimitError,
+    raised.ModelQuotaExceededError,
+    raised.ModelUnavailableError,
+    raised.ModelConnectionError,
+)
 RETRYABLE_STATUSES = {408, 409, 425}  # for which pydantic-ai has no exception class
+STATUS_UNAUTHORIZED = 401
 STATUS_CONTENT_TOO_LARGE = 413
 STATUS_RATE_LIMIT = 429
 # As worded by OpenAI and compatible servers, Anthropic, Google, Mistral, Cohere, Hugging Face, llama.cpp and
@@ -55,12 +70,15 @@ class ProviderFailure(NamedTuple):
     """A failed attempt.
 
     `retry_after_s` is the wait that the provider asks for, `max_reply_tokens` the longest reply it allows.
+    `any_prompt` is true if every prompt would fail: the provider is overloaded, out of reach or not paid, or
+    the key is wrong.
     """
 
     kind: FailureKind
     reason: str
     retry_after_s: float | None = None
     max_reply_tokens: int | None = None
+    any_prompt: bool = False
 
 
 def classify_error(
@@ -72,7 +90,6 @@ def classify_error(
     status = error.status_code if isinstance(error, raised.ModelHTTPError) else None
     if status:
         reason = f"{status}: {reason}"
-    retry_after_s = error.retry_after if isinstance(error, raised.ModelAPIError) else None
     if status and sent_max_tokens and (limit := _find_reply_limit(text, sent_max_tokens)):
         return ProviderFailure("limit_rejected", reason, max_reply_tokens=limit)
     if (
@@ -83,22 +100,36 @@ def classify_error(
         return ProviderFailure("too_long", reason)
     if isinstance(error, raised.ModelAuthenticationError):
         variables = " or ".join(key_variables(provider))
-        return ProviderFailure("permanent", f"{reason} (check {variables})" if variables else reason)
+        reason = f"{reason} (check {variables})" if variables else reason
+        # With 403, some providers refuse a prompt for its content.
+        return ProviderFailure("permanent", reason, any_prompt=status == STATUS_UNAUTHORIZED)
     if (
         isinstance(error, raised.ModelRequestRejectedError)
         and sent_stop_sequences
         and re.search(r"\bstop", text)
     ):
         return ProviderFailure("stop_rejected", reason)
+    return _classify_by_type(error, status, reason)
+
+
+def _classify_by_type(error: Exception, status: int | None, reason: str) -> ProviderFailure:
+    any_prompt = isinstance(error, ANY_PROMPT_ERRORS) and not isinstance(error, raised.ModelTimeoutError)
+    retry_after_s = error.retry_after if isinstance(error, raised.ModelAPIError) else None
     if isinstance(error, PERMANENT_ERRORS):
-        return ProviderFailure("permanent", reason)
-    if isinstance(error, REJECTIONS):
+        return ProviderFailure("permanent", reason, any_prompt=any_prompt)
+    if isinstance(error, raised.ModelRequestRejectedError):
         return ProviderFailure("rejected", reason)
+    if isinstance(error, raised.UserError):
+        return ProviderFailure("unsupported", reason)
     if isinstance(error, raised.ModelHTTPError) and not isinstance(error, TRANSIENT_ERRORS):
         kind: FailureKind = "transient" if status in RETRYABLE_STATUSES else "permanent"
         return ProviderFailure(kind, reason, retry_after_s)
-    # Any other exception of a provider's package comes from reading the response.
-    return ProviderFailure("transient", reason, retry_after_s)
+    if isinstance(error, EmptyResponse):
+        return ProviderFailure("empty", reason)
+    if isinstance(error, (raised.ModelAPIError, TruncatedResponse)):
+        return ProviderFailure("transient", reason, retry_after_s, any_prompt=any_prompt)
+    # Any other exception of a provider's package comes from writing the request or reading the response.
+    return ProviderFailure("unexpected", reason)
 
 
 def _is_length_error(status: int | None, text: str) -> bool:

@@ -11,6 +11,8 @@ from mlagentbench.records import Prompt, Sampling
 
 MAX_STOP_SEQUENCES = 4  # that every provider accepts; replies are cut at the rest here
 SAMPLING_SETTINGS = ("temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty")
+# pydantic-ai leaves these out for models that choose them themselves, with no more than a Python warning.
+SAMPLING_OF_REASONING = {"temperature", "top_p", "top_k", "presence_penalty", "frequency_penalty"}
 OUR_NAMES = {"thinking": "effort", "openai_text_verbosity": "verbosity"}
 EFFORTS: dict[str, bool | str] = {"none": False, "default": True}  # other levels have the same names
 
@@ -48,6 +50,8 @@ def to_model_settings(
     requested = _requested_settings(prompt)
     if "openai_text_verbosity" in requested and model.system not in ("openai", "azure"):
         unsupported.add("openai_text_verbosity")
+    if _drops_sampling(profile, None if "thinking" in unsupported else requested.get("thinking")):
+        unsupported.update(SAMPLING_OF_REASONING)
     if "tool_choice" in requested and "tool_choice" in unsupported:
         raise PromptRejected(f"{model.model_name} cannot be told which tool to call.")
     not_applied = tuple(OUR_NAMES.get(name, name) for name in requested if name in unsupported)
@@ -67,6 +71,21 @@ def to_model_settings(
     }
     sent = {name: value for name, value in {**settings, **transport}.items() if name not in unsupported}
     return AppliedSettings(cast(ModelSettings, sent), not_applied)
+
+
+def _drops_sampling(profile: dict[str, Any], thinking: object) -> bool:
+    """Whether the model takes no sampling settings, at all or while it reasons."""
+    if profile.get("anthropic_disallows_sampling_settings"):
+        return True
+    if not profile.get("openai_supports_reasoning"):
+        return False
+    efforts = profile.get("openai_reasoning_efforts")
+    can_be_off = (
+        profile.get("openai_supports_reasoning_effort_none") if efforts is None else "none" in efforts
+    )
+    if not can_be_off or profile.get("thinking_always_enabled"):
+        return True
+    return bool(profile.get("thinking_enabled_by_default")) if thinking is None else thinking is not False
 
 
 def _requested_settings(prompt: Prompt) -> dict[str, Any]:

@@ -28,16 +28,28 @@ FINISHES = {"length": "length", "content_filter": "filter"}
 CHARS_PER_TOKEN = 3  # a low estimate, for servers that do not report usage
 
 
-def to_messages(prompt: Prompt) -> list[ModelMessage]:
-    """Convert the messages; everything between two turns of the model becomes one request."""
+def to_messages(prompt: Prompt, model: Model[Any]) -> list[ModelMessage]:
+    """Convert the messages; everything between two turns of the model becomes one request.
+
+    Some providers take instructions at the start only, and would move later ones there. These become tagged
+    messages of the user, in their place.
+    """
     messages: list[ModelMessage] = []
     tool_names: dict[str, str] = {}  # by call id
+    takes_later_instructions = model.system == "compatible" or model.profile.get(
+        "supports_inline_system_prompts", False
+    )
+    is_later = False
     for message in prompt.messages:
         if message.role == "assistant":
+            is_later = True
             tool_names.update({call.id: call.name for call in message.calls})
             messages.append(to_response(message))
             continue
         part = _to_request_part(message, tool_names)
+        if isinstance(part, SystemPromptPart) and is_later and not takes_later_instructions:
+            part = UserPromptPart(f"<system>\n{message.text}\n</system>")
+        is_later = is_later or message.role != "system"
         if messages and isinstance(messages[-1], ModelRequest):
             messages[-1] = ModelRequest(parts=[*messages[-1].parts, part])
         else:
@@ -81,8 +93,13 @@ def to_request_parameters(prompt: Prompt, model: Model[Any]) -> ModelRequestPara
         )
     if not profile.get("supports_json_schema_output"):
         raise PromptRejected(f"{model.model_name} cannot be held to a JSON schema.")
+    # Without a value, pydantic-ai changes the schema to suit strict mode. Anthropic has no other mode.
+    strict = None if model.system == "anthropic" else bool(reply_format.strict)
     output = OutputObjectDefinition(
-        json_schema=reply_format.json_schema, name=reply_format.name or None, strict=reply_format.strict
+        json_schema=reply_format.json_schema,
+        name=reply_format.name or None,
+        description=reply_format.description or None,
+        strict=strict,
     )
     return ModelRequestParameters(function_tools=tools, output_mode="native", output_object=output)
 

@@ -220,7 +220,7 @@ class RunServer:
         if cancel.is_set():
             self._cancelled_steps.append(step)
             return [], step.failed
-        unseen = [_describe_cancelled_step(step) for step in self._cancelled_steps]
+        unseen = [self._describe_cancelled_step(step) for step in self._cancelled_steps]
         self._cancelled_steps.clear()
         if not session.env.done:
             return [step.observation, f"[{session.remaining_budget}]", *unseen], step.failed
@@ -229,6 +229,10 @@ class RunServer:
             step.observation,
             f"[The run is over: {ending}. The score is shown only to the operator of the benchmark.]",
         ], step.failed
+
+    def _describe_cancelled_step(self, step: Step) -> str:
+        action = self._use_tool_names(step.call.action)
+        return f"[You cancelled step {step.number}, {action}. Its observation was:\n{step.observation}]"
 
     def _use_tool_names(self, text: str) -> str:
         """A text with tools in place of actions, as the client knows them."""
@@ -255,5 +259,3 @@ async def _set_on_cancel(event: Event) -> None:
         event.set()
 
 
-def _describe_cancelled_step(step: Step) -> str:
-    return f"[You cancelled step {step.number}, {step.call.action}. Its observation was:\n{step.observation}]"

@@ -9,7 +9,7 @@ from queue import Empty, Queue
 from threading import Thread
 from types import FrameType
 
-from mlagentbench.errors import UsageError
+from mlagentbench.errors import ProgramFault, UsageError
 from mlagentbench.runner.batch.batch_status import BatchFollower, BatchStatus
 from mlagentbench.runner.batch.job import Job
 from mlagentbench.runner.batch.local_runner import JobRunner
@@ -176,7 +176,8 @@ class Scheduler:
         # An agent can kill its own process, so that says nothing about the machine.
         elif error_message or (run.state == "fault" and not run.note.startswith(PROCESS_DEATH_PREFIX)):
             self._consecutive_faults.add(job.name)
-        if run.state == "fault" and not error_message and run.faults < self.plan.tries:
+        never_started = run.note.startswith(ProgramFault.__name__)
+        if run.state == "fault" and not (error_message or never_started) and run.faults < self.plan.tries:
             self.add(job, self.plan.pause * 2 ** (run.faults - 1))
         if len(self._consecutive_faults) >= self._max_faults:
             count, last = len(self._consecutive_faults), error_message or run.note
