@@ -208,7 +208,8 @@ class Workspace:
 
     def unlock(self) -> None:
         """Give the owner access to the folders that every command needs, in case a script locked them."""
-        self.root.mkdir(exist_ok=True)  # without a sandbox, a script can remove even the workspace
+        if not self.root.is_dir():  # without a sandbox, a script can remove even the workspace
+            self.root.mkdir(exist_ok=True)
         parents: set[str] = set()
         if self._read_only.may_match_in_subfolder:
             paths = self.find_read_only_paths()
