@@ -1,4 +1,4 @@
-"""`show TASK`: a task. Without rich, which takes a quarter of the time of the command, unless in a terminal."""
+"""`show TASK`: a task. Outside a terminal without rich, whose import takes a quarter of the time."""
 
 import sys
 from collections.abc import Iterator
