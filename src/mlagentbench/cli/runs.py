@@ -138,15 +138,18 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a run step by step, or a task. A step can be shown in full, or as a diff."""
-    from mlagentbench.bundles.read import open_run_or_bundle
     from mlagentbench.task import Task
-    from mlagentbench.terminal.show import show_run, show_task
 
     if what in Task.names() or Path(what, "task.toml").is_file():
         if step is not None or diff:
             raise UsageError(f"{what} is a task; --step and --diff are for runs.")
-        show_task(what, as_json)
+        from mlagentbench.terminal.show_task import collect_card, show_task
+
+        print_json(collect_card(what)) if as_json else show_task(what)
     elif Path(what).exists():
+        from mlagentbench.bundles.read import open_run_or_bundle
+        from mlagentbench.terminal.show import show_run
+
         with open_run_or_bundle(Path(what)) as folder:
             show_run(folder, step, diff, as_json, what)
     else:

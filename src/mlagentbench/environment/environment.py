@@ -394,7 +394,8 @@ class Environment:
 
 def _normalize_call(call: Call) -> tuple[Call, str]:
     """Return the call as the trace records it, and what is wrong if it cannot be written as JSON."""
-    call = call.replace(thought=escape_invalid_utf8(call.thought))
+    thought = escape_invalid_utf8(call.thought)
+    call = call if thought == call.thought else call.replace(thought=thought)
     try:
         return Call.model_validate_json(call.model_dump_json()), ""
     except (ValueError, TypeError, RecursionError) as error:

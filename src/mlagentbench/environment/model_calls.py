@@ -82,10 +82,7 @@ class ModelCalls:
         """
         with self._lock:
             model = self._model_for_role(role)
-            prompt = prompt.replace(
-                messages=tuple(_escape_invalid_utf8(message) for message in prompt.messages)
-            )
-            prompt = self._cap_to_budget(prompt, model)
+            prompt = self._cap_to_budget(_escape_prompt(prompt), model)
             if recorded := self._match_recorded_call(prompt, context, role):
                 return self._replay_call(recorded, model)
             return self._call_model(prompt, context, role, model)
@@ -95,10 +92,7 @@ class ModelCalls:
     ) -> None:
         """Record and count a call that an outside driver made to a model of its own."""
         with self._lock:
-            prompt = prompt.replace(
-                messages=tuple(_escape_invalid_utf8(message) for message in prompt.messages)
-            )
-            self._record(prompt, context, role, _escape_invalid_utf8(reply), seconds)
+            self._record(_escape_prompt(prompt), context, role, _escape_invalid_utf8(reply), seconds)
 
     def skip_recorded_calls(self, step: int) -> None:
         """Skip the calls that the action of a replayed step made: the action does not run again."""
@@ -119,8 +113,7 @@ class ModelCalls:
             PromptTooLong: The model did not accept the prompt.
             PromptRejected: The model did not accept the prompt, or the step has no such call.
         """
-        messages = tuple(_escape_invalid_utf8(message) for message in prompt.messages)
-        wanted, calls = prompt.replace(messages=messages, max_tokens=None), self._skipped.get(step, [])
+        wanted, calls = _escape_prompt(prompt).replace(max_tokens=None), self._skipped.get(step, [])
         for call in calls:
             if call.prompt.replace(max_tokens=None) == wanted:
                 calls.remove(call)
@@ -159,7 +152,8 @@ class ModelCalls:
             self.exhausted_budget = "money" if left <= 0 or max_tokens <= 0 else self.exhausted_budget
         if self.exhausted_budget:
             raise RunOver(f"The run is over: {self.exhausted_budget}")
-        return prompt.replace(max_tokens=None if max_tokens == math.inf else max_tokens)
+        cap = None if max_tokens == math.inf else max_tokens
+        return prompt if cap == prompt.max_tokens else prompt.replace(max_tokens=cap)
 
     def _match_recorded_call(self, prompt: Prompt, context: CallContext, role: Role) -> ModelCall | None:
         """Return the next recorded call if it matches; drop and count those of an incomplete step."""
@@ -286,14 +280,21 @@ def _failed_call_error(call: ModelCall) -> PromptTooLong | PromptRejected:
     return PromptRejected(call.rejected) if call.rejected else PromptTooLong(call.too_long)
 
 
+def _escape_prompt(prompt: Prompt) -> Prompt:
+    messages = tuple(_escape_invalid_utf8(message) for message in prompt.messages)
+    return prompt if messages == prompt.messages else prompt.replace(messages=messages)
+
+
 def _escape_invalid_utf8(message: MessageOrReply) -> MessageOrReply:
+    """The same record if all of its text is valid, as almost always: copying a record takes longer."""
     calls = tuple(
         call.replace(name=escape_invalid_utf8(call.name), arguments=escape_invalid_utf8(call.arguments))
         for call in message.calls
     )
-    return message.replace(
-        text=escape_invalid_utf8(message.text), reasoning=escape_invalid_utf8(message.reasoning), calls=calls
-    )
+    text, reasoning = escape_invalid_utf8(message.text), escape_invalid_utf8(message.reasoning)
+    if (text, reasoning, calls) == (message.text, message.reasoning, message.calls):
+        return message
+    return message.replace(text=text, reasoning=reasoning, calls=calls)
 
 
 def estimate_tokens(prompt: Prompt) -> int:

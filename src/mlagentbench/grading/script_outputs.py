@@ -18,6 +18,8 @@ def find_unscripted_outputs(store: Store, steps: Sequence[Step], paths: Sequence
         steps: The steps up to the graded one.
         paths: The files, relative to the workspace.
     """
+    if not paths:
+        return
     initial, final = store.state(0), store.state(len(steps))
     script_steps = {step.number for step in steps if _may_run_script(step)}
     hashes_by_scripts: set[str] = set()

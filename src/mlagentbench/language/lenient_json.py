@@ -18,6 +18,7 @@ BARE_VALUE_END = re.compile(r"[,}\]\n]|$")
 CLOSING_REST = re.compile(r"\}[\s}\],]*(?:[`~]{3}.*)?$", re.DOTALL)
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\n": "", **{c: c for c in "\"'\\/"}}
 LITERALS = {"true": True, "false": False, "null": None, "none": None}
+JSON_DECODER = json.JSONDecoder(strict=False)  # accepts control characters in strings, and no other error
 MAX_DEPTH = 50
 MAX_LOOKAHEAD_CHARS = 1000  # whitespace and comments after a quote, to decide whether it ends the string
 
@@ -45,7 +46,7 @@ def parse_object(text: str, known_keys: Collection[str] = ()) -> dict[str, Any]:
     if start < 0:
         raise UnreadableObject("it contains no {")
     try:
-        value, _ = json.JSONDecoder(strict=False).raw_decode(text, start)
+        value, _ = JSON_DECODER.raw_decode(text, start)
     except (ValueError, RecursionError):
         value = _Parser(text, start, known_keys).parse_value(0)
     if not isinstance(value, dict):

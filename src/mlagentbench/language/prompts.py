@@ -12,8 +12,8 @@ PROMPT_FOLDER = Path(__file__).parent / "prompts"
 
 def fill_prompt(prompt: str, /, **values: str) -> str:
     """Return a prompt with every {{placeholder}} filled; missing and surplus values raise ValueError."""
-    text = _read_prompt(prompt)
-    if (placeholders := set(PLACEHOLDER.findall(text))) != values.keys():
+    text, placeholders = _read_prompt(prompt)
+    if placeholders != values.keys():
         raise ValueError(
             f"The prompt {prompt} has the placeholders {sorted(placeholders)}, not {sorted(values)}."
         )
@@ -21,8 +21,10 @@ def fill_prompt(prompt: str, /, **values: str) -> str:
 
 
 @cache
-def _read_prompt(name: str) -> str:
-    return (PROMPT_FOLDER / f"{name}.md").read_text(encoding="utf-8").strip()
+def _read_prompt(name: str) -> tuple[str, frozenset[str]]:
+    """The text of a prompt, and the names of its placeholders."""
+    text = (PROMPT_FOLDER / f"{name}.md").read_text(encoding="utf-8").strip()
+    return text, frozenset(PLACEHOLDER.findall(text))
 
 
 def format_actions(actions: Mapping[str, ActionInterface]) -> str:

@@ -4,6 +4,7 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Protocol
 
 from pydantic import BaseModel
@@ -73,13 +74,10 @@ def split_entries(text: str, names: Sequence[str]) -> dict[str, str]:
 
     Everything after Action Input belongs to it, up to an Observation that the model invented.
     """
-    longest_first = sorted(names, key=len, reverse=True)
-    any_name = "|".join(re.escape(name).replace("\\ ", r"[ _]+") for name in longest_first)
-    header = re.compile(rf"^{MARKUP}({any_name}){MARKUP}[:：][ \t*]*", re.IGNORECASE | re.MULTILINE)
-    by_normalized_name = {_normalize_name(name): name for name in names}
+    by_normalized_name = _index_by_normalized_name(tuple(names))
     headers = [
         (by_normalized_name[_normalize_name(match[1])], match.start(), match.end())
-        for match in header.finditer(text)
+        for match in _compile_header(tuple(names)).finditer(text)
     ]
     entries: dict[str, str] = {}
     for number, (name, _, content_start) in enumerate(headers, 1):
@@ -91,22 +89,36 @@ def split_entries(text: str, names: Sequence[str]) -> dict[str, str]:
     return entries
 
 
+@lru_cache(maxsize=64)  # every reply of a run has the same names
+def _compile_header(names: tuple[str, ...]) -> re.Pattern[str]:
+    longest_first = sorted(names, key=len, reverse=True)
+    any_name = "|".join(re.escape(name).replace("\\ ", r"[ _]+") for name in longest_first)
+    return re.compile(rf"^{MARKUP}({any_name}){MARKUP}[:：][ \t*]*", re.IGNORECASE | re.MULTILINE)
+
+
+@lru_cache(maxsize=64)
+def _index_by_normalized_name(names: tuple[str, ...]) -> Mapping[str, str]:
+    return {_normalize_name(name): name for name in names}
+
+
 def match_action(text: str, actions: Mapping[str, ActionInterface]) -> ActionInterface | None:
     """Find the action that a model names; quotes, case, punctuation and a missing "(AI)" are ignored."""
     first_line = next((line for line in text.splitlines() if line.strip()), "")
-    by_normalized_name = {_normalize_name(name): action for name, action in actions.items()}
+    by_normalized_name = _index_by_normalized_name(tuple(actions))
     for candidate in (
         _normalize_name(first_line),
         _normalize_name(first_line.partition("(")[0]),
         _normalize_name(first_line.partition("{")[0]),
     ):
         if candidate in by_normalized_name:
-            return by_normalized_name[candidate]
+            return actions[by_normalized_name[candidate]]
         without_ai = [
-            action for name, action in by_normalized_name.items() if name.removesuffix("ai") == candidate
+            name
+            for normalized, name in by_normalized_name.items()
+            if normalized.removesuffix("ai") == candidate
         ]
         if candidate and len(without_ai) == 1:
-            return without_ai[0]
+            return actions[without_ai[0]]
     return None
 
 
@@ -125,7 +137,7 @@ def parse_arguments(text: str, action: ActionInterface) -> dict[str, Any]:
         raise UnreadableReply(
             f"{ACTION_INPUT} cannot be parsed: {error}. It must be a JSON object: {action.usage}"
         ) from error
-    by_normalized_name = {_normalize_name(name): name for name in fields}
+    by_normalized_name = _index_by_normalized_name(tuple(fields))
     return {
         by_normalized_name.get(_normalize_name(name), name): _coerce_number_to_text(value, fields.get(name))
         for name, value in arguments.items()

@@ -50,14 +50,15 @@ class Journal:
 
 def escape_invalid_utf8(text: str) -> str:
     """Text that JSON can carry: characters that UTF-8 cannot encode are escaped."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return text
 
 
 def _write_whole(fd: int, data: bytes) -> None:
-    size = os.fstat(fd).st_size
-    try:
-        if os.write(fd, data) < len(data):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    except OSError:
-        os.ftruncate(fd, size)
-        raise
+    written = os.write(fd, data)
+    if written < len(data):
+        os.ftruncate(fd, os.lseek(fd, 0, os.SEEK_END) - written)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -1,15 +1,14 @@
-"""`show`: a run, one of its steps, a diff, or a task. A run needs only its folder."""
+"""`show`: a run, one of its steps, or a diff. A run needs only its folder."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
 
 from mlagentbench.errors import UsageError
-from mlagentbench.formatting import format_command, format_score
+from mlagentbench.formatting import format_command
 from mlagentbench.preparation.prepare import PreparedData, find_prepared_data
-from mlagentbench.records import STARTS, Levels, Result
+from mlagentbench.records import Result
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.task import Task
 from mlagentbench.terminal.trace import (
@@ -95,39 +94,3 @@ def _print_json(value: object, indent: int | None = 2) -> None:
 
 def _to_json_value(value: object) -> object:
     return value.model_dump(mode="json") if hasattr(value, "model_dump") else str(value)
-
-
-def _describe_levels(levels: Levels) -> Iterator[str]:
-    """One line for each level of a task that is known."""
-    for start in STARTS:
-        if measured := levels.solution(start):
-            spread = f"{format_score(measured.mean)} ± {format_score(measured.sd)} (n = {measured.n})"
-            yield f"{start:<10} {spread}"
-    if levels.ceiling:
-        yield f"{'ceiling':<10} {format_score(levels.ceiling.score)}: {levels.ceiling.how}"
-
-
-def show_task(name: str, as_json: bool) -> None:
-    """Print a task: its properties, its measured baselines, and the description that the agent reads."""
-    task = Task.load(name)
-    config = task.config
-    description = task.describe(next(iter(config.editions)))
-    if as_json:
-        card = {"task": task.name, **config.model_dump(mode="json"), "description": description}
-        _print_json(card)
-        return
-    console = _plain_console()
-    console.print(f"{task.name}: {config.title}", style="bold")
-    console.print(f"{config.category} · {config.modality} · {config.metric} ({config.better} is better)")
-    console.print(f"runtime {config.runtime} · submission {config.submission} · {config.limits.steps} steps")
-    for edition_name, edition in config.editions.items():
-        console.print(f"{edition_name}: {edition.size}")
-        for line in _describe_levels(edition.levels):
-            console.print(f"  {line}")
-    console.print()
-    if not console.is_terminal:
-        console.print(description.rstrip())
-        return
-    from rich.markdown import Markdown  # every run would import it and its parser
-
-    console.print(Markdown(description))

@@ -28,6 +28,8 @@ from mlagentbench.workspace.tree import (
 )
 
 MAX_READ_BYTES = 16 << 20
+MAX_OVERWRITE_BYTES = 1 << 16  # larger files are rare, and worth being replaced as a whole
+BYTES_PER_BLOCK = 512  # of st_blocks
 MAX_COPY_BYTES = 8 << 30  # a sparse file may claim to be huge, and its copy would be
 
 MACHINE_ERRNOS = {
@@ -109,9 +111,15 @@ class Workspace:
                 return False
 
     def write(self, path: str, content: bytes) -> None:
-        """Write a new file, which replaces an old one once it is complete; missing folders are created."""
+        """Write a file; missing folders are created.
+
+        A small file that exists is written in place: a new one needs an inode, and ext4 searches for it among
+        all that were deleted in the last minutes. Any other file is replaced once the new one is complete.
+        """
         with _translate_os_errors(path), TreeWalker(self.root) as walker:
-            self._write_file(walker, self._require_writable(path), [content])
+            name = self._require_writable(path)
+            if not _overwrite(walker, name, content):
+                self._write_file(walker, name, [content])
 
     def write_stream(self, path: str, file: BinaryIO, executable: bool = False) -> None:
         """Write a file from an open one, atomically and without reading all of it into memory."""
@@ -208,7 +216,8 @@ class Workspace:
 
     def unlock(self) -> None:
         """Give the owner access to the folders that every command needs, in case a script locked them."""
-        self.root.mkdir(exist_ok=True)  # without a sandbox, a script can remove even the workspace
+        if not self.root.is_dir():  # without a sandbox, a script can remove even the workspace
+            self.root.mkdir(exist_ok=True)
         parents: set[str] = set()
         if self._read_only.may_match_in_subfolder:
             paths = self.find_read_only_paths()
@@ -279,6 +288,27 @@ def _translate_os_errors(given_path: str) -> Iterator[None]:
             raise os_error_to_fault(error, format_path(given_path)) from error
         message = ERRNO_MESSAGES.get(error.errno or 0, f"{{}}: {error.strerror}")
         raise ActionError(message.format(format_path(given_path))) from error
+
+
+def _overwrite(walker: TreeWalker, path: str, content: bytes) -> bool:
+    """Write a file in place, if its blocks have the space and no other name of it would change as well."""
+    folder, _, name = path.rpartition("/")
+    flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        fd = os.open(name, flags, dir_fd=walker.open_folder(folder))
+    except OSError:  # it does not exist, or the other way of writing says what is wrong
+        return False
+    try:
+        status = os.fstat(fd)
+        fits = 0 < len(content) <= min(status.st_blocks * BYTES_PER_BLOCK, MAX_OVERWRITE_BYTES)
+        if not fits or status.st_nlink != 1 or not stat.S_ISREG(status.st_mode):
+            return False
+        write_all(fd, content)
+        if status.st_size > len(content):
+            os.ftruncate(fd, len(content))
+        return True
+    finally:
+        os.close(fd)
 
 
 def _existing_mode(walker: TreeWalker, path: str) -> int | None:

@@ -13,6 +13,7 @@ from mlagentbench.workspace.object_store import HASH_PATTERN
 from mlagentbench.workspace.tree import PERMISSION_BITS
 
 UNSAFE_PARTS = {"", ".", ".."}
+ENCODER = json.JSONEncoder(separators=(",", ":"))  # ASCII escapes preserve names that are invalid UTF-8
 LINE_START = re.compile(r'\{"step":(\d{1,18}),')
 
 
@@ -61,10 +62,9 @@ class Manifest:
 
     def append(self, line: ManifestLine) -> None:
         """Append a line atomically."""
-        # Names may be invalid UTF-8; ASCII escapes preserve them.
         changed = {path: _entry_to_json(entry) for path, entry in line.changed.items()}
         record = {"step": line.step, "changed": changed, "removed": line.removed}
-        self._journal.append(json.dumps(record, ensure_ascii=True, separators=(",", ":")))
+        self._journal.append(ENCODER.encode(record))
 
     def truncate(self, step: int | None = None) -> int | None:
         """Remove an incomplete last line, and all lines after `step`; return the last remaining step."""

@@ -216,6 +216,8 @@ class Store:
 
     def state(self, step: int) -> State:
         """Return every file, folder and link that existed after a step."""
+        if self._is_open_for_writing and step >= (self._last_step or 0):
+            return dict(self._state)
         with os_errors_as_faults("manifest"):
             return self._manifest.state(step)
 

@@ -63,21 +63,15 @@ class TreeWalker:
         """Return a descriptor of the folder at `path`, which is valid until the next call."""
         if path == self._last_path:
             return self._fd
-        self._close_last_folder()
-        fd, opened = self._root_fd, ""
-        try:
-            for part in path.split("/") if path else ():
-                opened = f"{opened}/{part}" if opened else part
-                subfolder = self._open_subfolder(part, fd, opened, create, owner)
-                if fd != self._root_fd:
-                    os.close(fd)
-                fd = subfolder
-        except BaseException:
-            if fd != self._root_fd:
-                os.close(fd)
-            raise
-        self._last_path, self._fd = path, fd
-        return fd
+        if not self._last_path or not path.startswith(f"{self._last_path}/"):
+            self._close_last_folder()
+        opened = self._last_path
+        for part in path[len(opened) :].lstrip("/").split("/") if path else ():
+            opened = f"{opened}/{part}" if opened else part
+            fd = self._open_subfolder(part, self._fd, opened, create, owner)
+            self._close_last_folder()
+            self._last_path, self._fd = opened, fd
+        return self._fd
 
     def _open_subfolder(self, name: str, parent_fd: int, path: str, create: bool, owner: int | None) -> int:
         if self.required_mode:
