@@ -224,12 +224,14 @@ class Store:
         with os_errors_as_faults("manifest"):
             yield from self._manifest.lines()
 
-    def steps_changing(self, path: str) -> list[int]:
-        """Return the steps that changed a path, oldest first."""
+    def history(self, path: str) -> dict[int, Entry | None]:
+        """Return what each step that changed a path left there, oldest first; None if it was removed."""
         with os_errors_as_faults("manifest"):
-            return [
-                line.step for line in self._manifest.lines() if path in line.changed or path in line.removed
-            ]
+            return {
+                line.step: line.changed.get(path)
+                for line in self._manifest.lines()
+                if path in line.changed or path in line.removed
+            }
 
     def tree_hash(self, step: int) -> str:
         """Hash a whole state: names, modes, contents and link targets."""
