@@ -16,7 +16,7 @@ from mlagentbench.sandbox.processes import list_process_tree
 
 PROCESS_MODULES = {
     "worker": "mlagentbench.runner.batch.child",
-    "grader": "mlagentbench.grading.grader_process",
+    "grader": "mlagentbench.grading.fork_server",
 }
 PIDS_CGROUP = Path("/sys/fs/cgroup/pids")
 DISK_SIZE = "2g"  # of the disk mounted for a round; it uses no memory until it is written to

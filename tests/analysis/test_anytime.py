@@ -2,8 +2,7 @@
 
 import json
 import os
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from mlagentbench.analysis.anytime import (
 )
 from mlagentbench.analysis.runs import Run, read_runs
 from mlagentbench.environment.environment import Environment
-from mlagentbench.grading.forking_grader import ForkingGrader, open_forking_grader
 from mlagentbench.grading.grade import grade
 from mlagentbench.records import Call, Result
 from mlagentbench.runner.folder import GRADES_FILE, RunFolder
@@ -153,28 +151,6 @@ def test_a_submission_that_crashes_the_grader_is_a_fault_and_affects_no_other(
     graders = [word for word in (tmp_path / "count").read_text().split() if word.isdigit()]
     assert len(graders) == 4  # the crashing submission was graded again in a separate process
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in graders))
-
-
-@pytest.fixture
-def grader(setup: Setup) -> Iterator[ForkingGrader]:
-    with open_forking_grader(setup.task, setup.data, setup.sandbox) as found:
-        yield found
-
-
-def test_a_killed_grader_is_restarted(
-    play_runs: Callable[..., list[Run]],
-    setup: Setup,
-    grader: ForkingGrader,
-    count_calls: Callable[[], dict[str, int]],
-) -> None:
-    (run,) = play_runs((csv_rows(4), csv_rows(1)))
-    store = run.folder.open_store(setup.data, writable=False)
-    assert grader.grade(store, 1).score == 4
-    assert grader._process
-    os.kill(grader._process.pid, signal.SIGKILL)
-    assert grader.grade(store, 3).score == 1  # in a separate process
-    assert grader.grade(store, 1).score == 4
-    assert count_calls()["loaded"] == 3
 
 
 def test_a_link_or_a_folder_in_place_of_the_submission_is_invalid_and_never_opened(

@@ -39,10 +39,8 @@ def check_task(tmp_path: Path) -> CheckTask:
 
 WRITE_ANSWERS = 'table[200:][["id", "y"]].to_csv(private / "answers.csv", index=False)'
 COPY_ANSWERS = "table[200:][['id', 'y']].to_csv(public / 'old.csv', index=False)"
-READ = 'read_submission(submission, id="id", columns=["y"], like=answers)'
-LAX_READ = (
-    '__import__("pandas").read_csv(submission, dtype={"id": str}).set_index("id").reindex(answers.index)'
-)
+READ = "read_submission_arrays(submission, like=answers)"
+LAX_READ = '__import__("pandas").read_csv(submission, dtype={"id": str}).set_index("id").reindex(answers.ids)'
 # For each mistake: the check that finds it, the changed file, the old and the new text, and the message.
 MISTAKES = {
     "unknown key": ("files", "task.toml", "runtime =", "runtme =", "runtme: no such key"),

@@ -1,4 +1,6 @@
 import os
+import subprocess
+import sys
 import tracemalloc
 from pathlib import Path
 
@@ -8,7 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlagentbench.errors import InvalidSubmission
-from mlagentbench.grading.checks import read_answers, read_submission, read_texts
+from mlagentbench.grading.checks import (
+    AnswerArrays,
+    read_answer_arrays,
+    read_answers,
+    read_submission,
+    read_submission_arrays,
+    read_texts,
+)
 
 GOOD = "id,value\n1,0.5\n2,1.5\n3,2.5\n"
 
@@ -21,9 +30,19 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
 
 
 def read(path: Path, content: bytes | str, answers: pd.DataFrame) -> list[float]:
+    """Read a submission in both ways, with the same result."""
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    table = read_submission(path, id="id", columns=["value"], like=answers)
+    like = AnswerArrays("id", answers.index.tolist(), {"value": answers["value"].to_numpy(float)})
+    try:
+        table = read_submission(path, id="id", columns=["value"], like=answers)
+    except InvalidSubmission as error:
+        with pytest.raises(InvalidSubmission) as same:
+            read_submission_arrays(path, like)
+        assert str(same.value) == str(error)
+        raise
     assert list(table.index) == list(answers.index)
+    arrays = read_submission_arrays(path, like)
+    assert arrays.keys() == {"value"} and arrays["value"].tolist() == table["value"].tolist()
     return [float(value) for value in table["value"]]
 
 
@@ -169,3 +188,25 @@ def test_texts_are_joined_by_id_and_may_be_longer_than_numbers(tmp_path: Path) -
     path.write_text(f"id,runs\nb,{'7 ' * 60_000}\na,{'7 ' * 60_000}\n")
     with pytest.raises(InvalidSubmission, match="bytes; 2 predictions need at most 200,400"):
         read_texts(path, "id", ["runs"], like, mean_cell_bytes=100)
+
+
+def test_answer_arrays_keep_the_order_of_the_file_and_cannot_be_changed(tmp_path: Path) -> None:
+    path = tmp_path / "answers.csv"
+    path.write_text('key,a,b,c\n"x, y",1,2.5,text\n007,-3e2,4,text\n')
+    answers = read_answer_arrays(path, id="key", columns=["b", "a"])
+    assert answers.ids == ["x, y", "007"] and list(answers.columns) == ["b", "a"]
+    assert answers["a"].tolist() == [1, -300] and answers["b"].tolist() == [2.5, 4]
+    with pytest.raises(ValueError, match="read-only"):
+        answers["a"][0] = 2
+
+
+def test_a_grader_of_numbers_loads_no_pandas(tmp_path: Path) -> None:
+    """A process that forks for each submission takes the longer the more it has loaded."""
+    path = tmp_path / "answers.csv"
+    path.write_text("id,value\n1,1\n")
+    grade = "import sys; from pathlib import Path"
+    grade += "; from mlagentbench.grading.checks import read_answer_arrays as answers"
+    grade += ", read_submission_arrays as submitted; path = Path(sys.argv[1])"
+    grade += "; assert submitted(path, answers(path, 'id', ['value']))['value'] == [1]"
+    check = "assert not {'pandas', 'pydantic'} & sys.modules.keys(), sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", f"{grade}; {check}", str(path)], check=True, timeout=60)

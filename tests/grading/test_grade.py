@@ -10,7 +10,8 @@ import pytest
 
 from mlagentbench.environment.environment import Environment
 from mlagentbench.errors import TaskFault
-from mlagentbench.grading.grade import Grade, grade
+from mlagentbench.grading.grade import grade
+from mlagentbench.grading.run_grader import Grade
 from mlagentbench.records import Call, Result
 from mlagentbench.runner.setup import prepare_setup
 from mlagentbench.system.cache import cache_dir

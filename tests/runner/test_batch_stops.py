@@ -77,9 +77,7 @@ def test_a_second_ctrl_c_exits_at_once_and_leaves_no_fault(
     with batch_process(out, *arguments, start_new_session=True) as batch:
         until(lambda: len(list(out.glob("*/trace.jsonl"))) == 2)
         until(
-            lambda: (
-                set(find_processes("mlagentbench.grading.grader_process")) & set(find_processes(str(task)))
-            )
+            lambda: set(find_processes("mlagentbench.grading.fork_server")) & set(find_processes(str(task)))
         )
         os.killpg(batch.pid, signal.SIGINT)  # as a terminal does
         assert batch.stderr

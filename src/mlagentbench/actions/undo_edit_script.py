@@ -46,7 +46,7 @@ def _steps_that_changed(context: ActionContext, path: str) -> list[int]:
         and normalize_path(str(step.call.args["script_name"])) == path
     }
     changes: list[int] = []
-    for step in context.store.steps_changing(path):
+    for step in context.store.history(path):
         if step in undo_steps:
             changes.pop()
         else:

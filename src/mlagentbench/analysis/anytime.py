@@ -19,6 +19,7 @@ from mlagentbench.runner.folder import GRADES_FILE
 from mlagentbench.runner.setup import Setup, find_changed_inputs, restore_setup
 from mlagentbench.system.journal import Journal
 from mlagentbench.system.progress import ProgressCallback
+from mlagentbench.workspace.manifest import Entry
 from mlagentbench.workspace.store import Store
 
 
@@ -120,10 +121,14 @@ SnapshotVersion = tuple[int, ...]
 
 @dataclass
 class UngradedSubmission:
-    """One distinct submission, and every step of every run that produced it."""
+    """One distinct submission, and every step of every run that produced it.
+
+    `entry` is the submission if it is a file: looking it up again would read the whole manifest.
+    """
 
     store: Store
     step: int
+    entry: Entry | None
     occurrences: list[tuple[Run, int, SnapshotVersion]] = field(default_factory=list)
 
 
@@ -159,9 +164,9 @@ def _collect_ungraded(
         version = _snapshot_version(run)
         store = run.folder.open_store(setup.data, writable=False)
         graded = {grade.step: grade.key for grade in _read_grades(run)}
-        for step, key in enumerate(_submission_keys(run, store, setup)):
+        for step, (key, entry) in enumerate(_find_submissions(run, store, setup)):
             if graded.get(step) != key:
-                submission = ungraded.setdefault(key, UngradedSubmission(store, step))
+                submission = ungraded.setdefault(key, UngradedSubmission(store, step, entry))
                 submission.occurrences.append((run, step, version))
     return ungraded
 
@@ -175,17 +180,19 @@ def _snapshot_version(run: Run) -> SnapshotVersion:
     return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
-def _submission_keys(run: Run, store: Store, setup: Setup) -> Iterator[str]:
-    """What the score depends on, for the initial workspace and the workspace after each step."""
-    path, submission, inputs = setup.task.config.submission, "", setup.hashes
-    changes = set(store.steps_changing(path)) if path != "." else set()
+def _find_submissions(run: Run, store: Store, setup: Setup) -> Iterator[tuple[str, Entry | None]]:
+    """What the score depends on, and the submitted file, for the initial workspace and after each step."""
+    path, inputs = setup.task.config.submission, setup.hashes
+    history = store.history(path) if path != "." else {}
+    entry: Entry | None = None
     for step in range(len(run.folder.steps()) + 1):
         if path == ".":
             submission = store.tree_hash(step)
-        elif step in changes or not step:
-            entry = store.state(step).get(path)
+        else:
+            entry = history.get(step, entry)
             submission = "missing" if entry is None else entry.hash if entry.kind == "file" else entry.kind
-        yield f"{inputs.grader}:{inputs.data}:{submission}"
+        is_file = entry is not None and entry.kind == "file"
+        yield f"{inputs.grader}:{inputs.data}:{submission}", entry if is_file else None
 
 
 def _grade_all(setup: Setup, ungraded: dict[str, UngradedSubmission], faults: list[str]) -> None:
@@ -212,7 +219,10 @@ def _grade_submission(
     grader: ForkingGrader, key: str, ungraded: UngradedSubmission, faults: list[str]
 ) -> None:
     try:
-        outcome = grader.grade(ungraded.store, ungraded.step)
+        if ungraded.entry:
+            outcome = grader.grade_entry(ungraded.store, ungraded.step, ungraded.entry)
+        else:
+            outcome = grader.grade(ungraded.store, ungraded.step)
     except Fault as fault:
         run, step, _ = ungraded.occurrences[0]
         faults.append(f"{run.name}, step {step}: {fault}")

@@ -8,7 +8,7 @@ from mlagentbench.audit.canaries import find_leaked_secrets
 from mlagentbench.errors import Fault
 from mlagentbench.formatting import format_score
 from mlagentbench.grading.forking_grader import open_forking_grader
-from mlagentbench.grading.grade import Grade
+from mlagentbench.grading.run_grader import Grade
 from mlagentbench.grading.verdict import judge_score
 from mlagentbench.records import Record
 from mlagentbench.sandbox.access_log.records import Access, read_access, unexpected_accesses

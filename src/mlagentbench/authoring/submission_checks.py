@@ -127,7 +127,7 @@ def check_malformed(subject: TaskUnderTest) -> None:
     if problems:
         raise CheckFailed(
             f"Malformed submissions are not invalid: {'; '.join(problems)}."
-            " Read tables with read_submission of mlagentbench.grading.checks.",
+            " Read tables with read_submission_arrays of mlagentbench.grading.checks.",
             output,
         )
 

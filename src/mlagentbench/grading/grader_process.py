@@ -23,21 +23,39 @@ MAX_VIOLATIONS = 50  # messages per checked folder
 
 
 def main(folder: Path, submission: Path, sources: Path, private: Path, answer: Path, earlier: Path) -> None:
+    """Load the grader and write the grade of a submission to `answer`."""
+    try:
+        write_grade(load_grader(folder), private, submission, answer, sources, earlier)
+    except Exception as error:  # noqa: BLE001 - a task's grader may raise anything
+        sys.exit(_describe_error(error, folder))
+
+
+def write_grade(
+    grader: dict[str, Any],
+    private: Path,
+    submission: Path,
+    answer: Path,
+    sources: Path | None = None,
+    earlier: Path | None = None,
+) -> None:
     """Write the score, or why the submission is invalid, and all rule violations to `answer`.
 
-    `sources` holds the agent's final scripts; `earlier` holds one numbered folder for each script that ran
-    before.
+    Args:
+        grader: What `load_grader` returned.
+        private: The folder with the hidden answers.
+        submission: What is graded.
+        answer: The file to write.
+        sources: The agent's final scripts; without them, the task's rules are not checked.
+        earlier: A folder with one numbered folder for each script that ran before.
     """
-    try:
-        grader = load_grader(folder)
+    report: dict[str, object] = {}
+    if sources and earlier:
         executed = sorted(earlier.iterdir(), key=lambda path: int(path.name))
         checked = [sources, *executed]
         has_rules = "violations" in grader
         violations, *before = _check_rules(grader, checked) if has_rules else [[] for _ in checked]
         report = {"violations": violations, "earlier": before}
-        answer.write_text(json.dumps({**grade_submission(grader, submission, private), **report}))
-    except Exception as error:  # noqa: BLE001 - a task's grader may raise anything
-        sys.exit(_describe_error(error, folder))
+    answer.write_text(json.dumps({**grade_submission(grader, submission, private), **report}))
 
 
 def _describe_error(error: BaseException, folder: Path) -> str:

@@ -26,7 +26,8 @@ from mlagentbench.environment.environment import Environment, format_error
 from mlagentbench.environment.model_calls import ModelCalls
 from mlagentbench.errors import BenchError, Fault, RunOver
 from mlagentbench.formatting import baseline_command
-from mlagentbench.grading.grade import Grade, grade
+from mlagentbench.grading.grade import grade
+from mlagentbench.grading.run_grader import Grade
 from mlagentbench.grading.verdict import judge_score
 from mlagentbench.models.base import Model
 from mlagentbench.records import Ending, Result, Role, Step

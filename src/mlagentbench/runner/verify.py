@@ -7,7 +7,8 @@ from mlagentbench import __version__, discovery
 from mlagentbench.agents import base as agents
 from mlagentbench.errors import Fault, UsageError
 from mlagentbench.formatting import to_single_line
-from mlagentbench.grading.grade import Grade, grade
+from mlagentbench.grading.grade import grade
+from mlagentbench.grading.run_grader import Grade
 from mlagentbench.records import Levels, Record, Result, Step
 from mlagentbench.runner.baselines import find_levels
 from mlagentbench.runner.folder import RunFolder

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 PR_SET_PDEATHSIG = 1  # from linux/prctl.h
 
+_prctl = ctypes.CDLL(None).prctl  # here, because a fork that looks it up first pays for it
+
 
 def die_with_parent(command: Sequence[str]) -> list[str]:
     """The command line that runs `command` and dies with the thread that starts it."""
@@ -14,4 +16,4 @@ def die_with_parent(command: Sequence[str]) -> list[str]:
 
 def set_parent_death_signal() -> None:
     """Make the calling process die with its parent; for processes that are forked, not executed."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -6,6 +6,7 @@ import stat
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -30,6 +31,9 @@ from mlagentbench.workspace.tree import (
 
 MAX_CONTENT_BYTES = 64 << 20
 MAX_DIFF_CHARS = 200_000
+DIFF_CACHE_FILES = (
+    16  # contents, each of at most MAX_DIFF_FILE_BYTES, kept while the steps of a run are diffed
+)
 MAX_LINE_PAIRS_PER_STEP = 1_000_000  # lines times lines of one file, when hundreds of steps are diffed
 
 
@@ -226,12 +230,14 @@ class Store:
         with os_errors_as_faults("manifest"):
             yield from self._manifest.lines()
 
-    def steps_changing(self, path: str) -> list[int]:
-        """Return the steps that changed a path, oldest first."""
+    def history(self, path: str) -> dict[int, Entry | None]:
+        """Return what each step that changed a path left there, oldest first; None if it was removed."""
         with os_errors_as_faults("manifest"):
-            return [
-                line.step for line in self._manifest.lines() if path in line.changed or path in line.removed
-            ]
+            return {
+                line.step: line.changed.get(path)
+                for line in self._manifest.lines()
+                if path in line.changed or path in line.removed
+            }
 
     def tree_hash(self, step: int) -> str:
         """Hash a whole state: names, modes, contents and link targets."""
@@ -287,11 +293,13 @@ class Store:
     def iter_step_diffs(self, after: int = 0, max_chars: int = MAX_DIFF_CHARS) -> Iterator[tuple[int, str]]:
         """Yield each step and its diff, reading the manifest once; missing content is not diffed."""
         state: State = {}
+        read = lru_cache(DIFF_CACHE_FILES)(
+            self._content_or_placeholder
+        )  # what is new is old in the next diff
         with os_errors_as_faults("diff"):
             for line in self._manifest.lines():
                 if line.step > after:
                     before = {path: state[path] for path in (*line.changed, *line.removed) if path in state}
-                    read = self._content_or_placeholder
                     diff = format_diff(before, line.changed, read, read, max_chars, MAX_LINE_PAIRS_PER_STEP)
                     yield line.step, diff
                 for path in line.removed:

@@ -14,7 +14,8 @@ from mlagentbench.adapters.original.original_run import OriginalRun, read_origin
 from mlagentbench.adapters.original.snapshots import explain_mismatch, import_snapshots
 from mlagentbench.adapters.original.task_names import SOURCE_PROGRAM
 from mlagentbench.errors import Fault, UsageError
-from mlagentbench.grading.grade import Grade, grade
+from mlagentbench.grading.grade import grade
+from mlagentbench.grading.run_grader import Grade
 from mlagentbench.records import Baseline, Hardware, Hashes, ImportSource, Result, RunSpec
 from mlagentbench.runner.folder import RunFolder
 from mlagentbench.runner.run import build_result

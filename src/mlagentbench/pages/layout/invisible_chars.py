@@ -11,6 +11,8 @@ INVISIBLE_CHARS = re.compile(
 
 def reveal_invisible_chars(text: str) -> str:
     """Replace each invisible character by a symbol or its code point."""
+    if text.isprintable():  # most values of a page, and no invisible character is printable
+        return text
     return INVISIBLE_CHARS.sub(_visible_symbol, text.replace("\r\n", "\n"))
 
 

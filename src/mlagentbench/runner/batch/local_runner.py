@@ -8,7 +8,7 @@ from typing import Protocol
 
 from mlagentbench.environment.environment import Environment
 from mlagentbench.errors import UsageError
-from mlagentbench.grading.grade import Grade
+from mlagentbench.grading.run_grader import Grade
 from mlagentbench.records import Hashes
 from mlagentbench.runner.batch.job import Job
 from mlagentbench.runner.batch.subprocess_runner import RunProcess

@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
-from mlagentbench.grading.checks import read_answers, read_submission
+import numpy as np
+
+from mlagentbench.grading.checks import read_answer_arrays, read_submission_arrays
 
 
 def grade(submission: Path, private: Path) -> float:
     """Return the mean absolute error of the predicted sale prices, in dollars."""
-    answers = read_answers(private / "answers.csv", id="Id", columns=["SalePrice"])
-    predicted = read_submission(submission, id="Id", columns=["SalePrice"], like=answers)
-    return float((predicted["SalePrice"] - answers["SalePrice"]).abs().mean())
+    answers = read_answer_arrays(private / "answers.csv", id="Id", columns=["SalePrice"])
+    predicted = read_submission_arrays(submission, like=answers)
+    return float(np.abs(predicted["SalePrice"] - answers["SalePrice"]).mean())

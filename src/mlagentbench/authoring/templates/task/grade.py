@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
-from mlagentbench.grading.checks import read_answers, read_submission
+import numpy as np
+
+from mlagentbench.grading.checks import read_answer_arrays, read_submission_arrays
 
 
 def grade(submission: Path, private: Path) -> float:
     """Mean absolute error."""
-    answers = read_answers(private / "answers.csv", id="id", columns=["y"])
-    predicted = read_submission(submission, id="id", columns=["y"], like=answers)
-    return float((predicted["y"] - answers["y"]).abs().mean())
+    answers = read_answer_arrays(private / "answers.csv", id="id", columns=["y"])
+    predicted = read_submission_arrays(submission, like=answers)
+    return float(np.abs(predicted["y"] - answers["y"]).mean())
