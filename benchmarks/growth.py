@@ -87,7 +87,7 @@ def measure_nodes_axis(quick: bool, rounds: int, folder: Path) -> list[Point]:
 
 
 def median_cpu_ms(points: list[Point]) -> float:
-    return statistics.median(point["each_cpu_ms"] for point in points)
+    return statistics.median(float(point["each_cpu_ms"]) for point in points)
 
 
 def measure_in_this_process(axis: str, size: int, calibration: list[str]) -> None:
