@@ -29,6 +29,7 @@ from mlagentbench.runner.batch.job import Job
 from mlagentbench.runner.batch.orchestrator import BatchOutcome, RunnerFactory, run_batch
 from mlagentbench.runner.batch.plan import Plan
 from mlagentbench.runner.setup import Setup
+from mlagentbench.system.spawn import die_with_parent
 
 if TYPE_CHECKING:
     from mlagentbench.runner.batch.ray.folder_sync import Chunk
@@ -98,7 +99,9 @@ def _start_node(ip: str, address: str, session: Path) -> Iterator[None]:
     log = session / f"{ip}.txt"
     with log.open("w") as output:
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", *options]
-        node = subprocess.Popen(command, stdout=output, stderr=output, env=env, start_new_session=True)
+        node = subprocess.Popen(
+            die_with_parent(command), stdout=output, stderr=output, env=env, start_new_session=True
+        )
     try:
         deadline = time.monotonic() + START_TIMEOUT_S
         while "--block" not in log.read_text():  # in the last line of its output

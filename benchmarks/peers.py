@@ -5,8 +5,9 @@
 The work is a cycle of four tool calls: list the workspace, read a file, append a line to it, and execute a
 script that counts the lines. One part is 200 steps. The other one is a script that writes 100 MB, and 50
 steps in the workspace that has them. Each peer does each part in a process of its own, in rounds, so that all
-of them meet the same machine. Every observation and the final files are checked; a wrong one ends the
-benchmark with an error.
+of them meet the same machine. Before it is measured, each does four steps, so that what it loads at its first
+use counts as its start. Every observation and the final files are checked; a wrong one ends the benchmark
+with an error.
 """
 
 import argparse
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from mlagentbench.runner.setup import Setup
 
 TOY = str(Path(__file__).parents[1] / "tests" / "toy")
+WARM_UP = "4"
 LIMITS = {"steps": 10_000, "disk_gb": 1.0, "files": 10_000}
 OURS, OURS_BARE = "MLAgentBench, bwrap", "MLAgentBench, no sandbox"
 FLOOR, GYM_LOOP = "plain subprocess loop", "Gymnasium loop, no sandbox"
@@ -118,6 +120,7 @@ def run_floor(work: Work, folder: Path) -> None:
 def run_gym_style(work: Work, folder: Path) -> None:
     """A plain environment of Gymnasium around the floor, with its wrappers and spaces."""
     import gymnasium
+    from gymnasium.envs.registration import EnvSpec
     from gymnasium.spaces import Text
 
     class FolderEnv(gymnasium.Env[str, str]):
@@ -131,8 +134,8 @@ def run_gym_style(work: Work, folder: Path) -> None:
         def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
             return act_directly(folder, ToolCall(*json.loads(action))), 0.0, False, False, {}
 
-    gymnasium.register("peers/folder-v0", lambda **_: FolderEnv(), max_episode_steps=100_000)
-    env = gymnasium.make("peers/folder-v0", disable_env_checker=True)
+    spec = EnvSpec("folder-v0", entry_point=lambda **_: FolderEnv(), max_episode_steps=100_000)
+    env = gymnasium.make(spec, disable_env_checker=True)
     with report_usage({}):
         env.reset(seed=0)
         observations = [env.step(json.dumps(call))[0] for call in work.calls]
@@ -237,7 +240,10 @@ def main() -> int:
     args = parser.parse_args()
     if args.child:
         with tempfile.TemporaryDirectory(prefix="mlagentbench-peers-") as name:
-            PEERS[args.child](Work(args.part), Path(name))
+            for part in (WARM_UP, args.part):  # the last report is the one that counts
+                folder = Path(name, part)
+                folder.mkdir()
+                PEERS[args.child](Work(part), folder)
         return 0
     parts = ["20", "5-large"] if args.quick else ["200", "50-large"]
     figures = {part: measure_rounds(part, args.rounds) for part in parts}
