@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from blake3 import blake3
 from measured_process import MB
-from overhead import BareRecorder, walk
+from overhead import BareRecorder, hash_and_copy, walk
 
 from mlagentbench.environment.environment import Environment
 from mlagentbench.records import AgentSpec, Call, Limits
@@ -96,14 +95,6 @@ def measure_steps_in_workspace(folder: Path, sizes: list[int], figures: dict[str
         time_steps(env, TIMED_STEPS, lambda: walk(str(root)), figures)
         stored = len(env.context.store.state(len(env.steps)))
         assert stored >= len(sizes), f"{stored} files in the snapshot"
-
-
-def hash_and_copy(source: Path, target: Path) -> None:
-    """The lower bound of the first snapshot: read, hash and write every file."""
-    target.mkdir()
-    for path in source.rglob("*.bin"):
-        content = path.read_bytes()
-        (target / blake3(content).hexdigest()).write_bytes(content)
 
 
 def measure_files(count: int, folder: Path, figures: dict[str, Any]) -> None:

@@ -16,13 +16,14 @@ import os
 import statistics
 import sys
 import tempfile
+import venv
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from measured_process import report_usage, run_measured
-from peers_work import ToolCall, Work, act_directly, python
+from peers_work import ToolCall, Work, act_directly
 
 if TYPE_CHECKING:
     from mlagentbench.runner.setup import Setup
@@ -74,6 +75,8 @@ def run_harness(work: Work, folder: Path, sandbox: str) -> None:
             return Reply(text=text, model="calls", input_tokens=100, output_tokens=10)
 
     setup = prepare(sandbox)
+    if sandbox == "none":  # it takes its Python from there
+        sys.base_prefix = str(Path(work.python).parents[1])
     limits = Limits.model_validate({**LIMITS, "steps": len(work.calls)})
     spec = setup.create_run_spec(AgentSpec(agent="act", model="calls"), 0, limits)
     with report_usage({}):
@@ -112,7 +115,7 @@ def run_gym_adapter(work: Work, folder: Path) -> None:
 
 def run_floor(work: Work, folder: Path) -> None:
     with report_usage({}):
-        observations = [act_directly(folder, call) for call in work.calls]
+        observations = [act_directly(folder, work.python, call) for call in work.calls]
     work.check_observations(observations)
     work.check_workspace(folder)
 
@@ -132,7 +135,7 @@ def run_gym_style(work: Work, folder: Path) -> None:
             return "", {}
 
         def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-            return act_directly(folder, ToolCall(*json.loads(action))), 0.0, False, False, {}
+            return act_directly(folder, work.python, ToolCall(*json.loads(action))), 0.0, False, False, {}
 
     spec = EnvSpec("folder-v0", entry_point=lambda **_: FolderEnv(), max_episode_steps=100_000)
     env = gymnasium.make(spec, disable_env_checker=True)
@@ -148,7 +151,7 @@ def run_inspect(work: Work, folder: Path, sandbox: str) -> None:
     """An evaluation of Inspect with one sample, its mock model and its log."""
     from peers_inspect import evaluate
 
-    command = "python" if sandbox == "bwrap" else python()
+    command = "python" if sandbox == "bwrap" else work.python
     if sandbox == "bwrap":
         prepare("bwrap")  # the runtime
     with report_usage({}):
@@ -168,13 +171,13 @@ PEERS: dict[str, Callable[[Work, Path], None]] = {
 }
 
 
-def measure_rounds(part: str, rounds: int) -> Rounds:
+def measure_rounds(part: str, rounds: int, python: str) -> Rounds:
     """The figures of each peer in each round; every round starts with another peer."""
     figures: Rounds = {name: [] for name in PEERS}
     names = list(PEERS)
     for number in range(rounds):
         for name in names[number % len(names) :] + names[: number % len(names)]:
-            figures[name].append(run_measured(__file__, "--child", name, "--part", part))
+            figures[name].append(run_measured(__file__, "--child", name, "--part", part, "--python", python))
             print(f"{part}, round {number + 1}: {name}: {figures[name][-1]}", file=sys.stderr, flush=True)
     return figures
 
@@ -237,16 +240,20 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--child", choices=PEERS, help=argparse.SUPPRESS)
     parser.add_argument("--part", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--python", default="", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
         with tempfile.TemporaryDirectory(prefix="mlagentbench-peers-") as name:
             for part in (WARM_UP, args.part):  # the last report is the one that counts
                 folder = Path(name, part)
                 folder.mkdir()
-                PEERS[args.child](Work(part), folder)
+                PEERS[args.child](Work(part, args.python), folder)
         return 0
     parts = ["20", "5-large"] if args.quick else ["200", "50-large"]
-    figures = {part: measure_rounds(part, args.rounds) for part in parts}
+    with tempfile.TemporaryDirectory(prefix="mlagentbench-peers-") as name:
+        venv.create(name)  # as in the sandbox, without packages: their start-up code would slow every script
+        python = str(Path(name, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}"))
+        figures = {part: measure_rounds(part, args.rounds, python) for part in parts}
     if args.json:
         print(json.dumps(figures, indent=2))
         return 0

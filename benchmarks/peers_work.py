@@ -4,7 +4,6 @@ Nothing here imports the harness: what a peer imports counts as its start and it
 """
 
 import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,9 +33,15 @@ def write_call(name: str, content: str) -> ToolCall:
 
 
 class Work:
-    """The calls of a part, and the observations and files that they must lead to."""
+    """The calls of a part, and the observations and files that they must lead to.
 
-    def __init__(self, part: str) -> None:
+    Args:
+        part: The number of steps, with "-large" for 100 MB in the workspace.
+        python: What executes the scripts without a sandbox.
+    """
+
+    def __init__(self, part: str, python: str) -> None:
+        self.python = python
         number, self.large = int(part.removesuffix("-large")), part.endswith("-large")
         self.lines = ["line 0"]
         self.executions = 0
@@ -89,7 +94,7 @@ class Work:
         self.check_files(texts[0], texts[1], len(list(folder.glob("large/*.bin"))))
 
 
-def act_directly(folder: Path, call: ToolCall) -> str:
+def act_directly(folder: Path, python: str, call: ToolCall) -> str:
     """The floor: the effect of a call, without a sandbox or a record."""
     args = call.args
     match call.action:
@@ -102,11 +107,6 @@ def act_directly(folder: Path, call: ToolCall) -> str:
                 file.write(args["content"])
             return "done"
         case "Execute Script":
-            command = [python(), "-u", args["script_name"]]
+            command = [python, "-u", args["script_name"]]
             return subprocess.check_output(command, cwd=folder, text=True)
     raise ValueError(call.action)
-
-
-def python() -> str:
-    """A Python without packages, as the one of the sandbox: packages with start-up code would slow it."""
-    return str(Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}"))
