@@ -23,7 +23,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from growth_nodes import measure_nodes, measure_simulated_nodes
+from growth_nodes import RUNS_PER_NODE, measure_nodes, measure_simulated_nodes
 from growth_plots import AXIS_TITLES, describe_simulation_error, draw_axis
 from growth_points import measure_bytes, measure_files, measure_runs, measure_steps
 from measured_process import report_usage, run_measured
@@ -38,6 +38,7 @@ AXES: dict[str, tuple[list[int], int]] = {
     "nodes": ([1, 2, 3], 2),
 }
 SIMULATED_NODES = [1, 2, 3, 10, 30, 100]
+CALIBRATION = ("recording", "ray_batch_cpu_s", "ray_run_cpu_s")
 Point = dict[str, Any]
 MEASUREMENTS: dict[str, Callable[[int, Path, Point], None]] = {
     "steps": measure_steps,
@@ -74,24 +75,40 @@ def measure_nodes_axis(quick: bool, rounds: int, folder: Path) -> list[Point]:
     sizes = [size for size in sizes if not quick or size <= quick_limit]
     recording = folder / "recording"
     points = [measure_point("nodes", size, recording) for _ in range(rounds) for size in sizes]
-    without_ray = [measure_point("simulated_nodes", 1, recording, 0.0) for _ in range(rounds)]
-    single = [point for point in points if point["nodes"] == 1]
-    ray_cpu_ms = median_cpu_ms(single) - median_cpu_ms(without_ray)
-    print(
-        f"Ray costs the process of the batch {ray_cpu_ms:.1f} ms of processor time for each run", flush=True
+    return points + simulate_nodes(points, quick, rounds, recording)
+
+
+def simulate_nodes(points: list[Point], quick: bool, rounds: int, recording: Path) -> list[Point]:
+    """Calibrate on one and two real nodes, then simulate them and more."""
+    without_ray = [
+        measure_point("simulated_nodes", size, recording, 0, 0) for _ in range(rounds) for size in (1, 2)
+    ]
+    # What Ray needs in the process of the batch: once for a batch of this duration, and for each run.
+    (runs, one), (more_runs, two) = (
+        (count, median_cpu_s("nodes", nodes, points) - median_cpu_s("simulated_nodes", nodes, without_ray))
+        for nodes, count in ((1, RUNS_PER_NODE), (2, 2 * RUNS_PER_NODE))
     )
+    run_cpu_s = max(two - one, 0) / (more_runs - runs)
+    batch_cpu_s = max(one - runs * run_cpu_s, 0)
+    print(
+        f"Ray: {batch_cpu_s:.3f} s of processor time, and {run_cpu_s * 1000:.1f} ms for each run", flush=True
+    )
+    simulated = []
     for number in range(rounds):
-        simulated = SIMULATED_NODES[: len(sizes) if number or quick else None]
-        points += [measure_point("simulated_nodes", size, recording, ray_cpu_ms / 1000) for size in simulated]
-    return points
+        for size in SIMULATED_NODES[: 3 if number or quick else None]:
+            point = measure_point("simulated_nodes", size, recording, batch_cpu_s, run_cpu_s)
+            simulated.append({**point, "ray_batch_cpu_s": batch_cpu_s, "ray_run_cpu_s": run_cpu_s})
+    return simulated
 
 
-def median_cpu_ms(points: list[Point]) -> float:
-    return statistics.median(float(point["each_cpu_ms"]) for point in points)
+def median_cpu_s(key: str, nodes: int, points: list[Point]) -> float:
+    """The processor time of the process of the batch with this number of nodes."""
+    each = statistics.median(float(point["each_cpu_ms"]) for point in points if point.get(key) == nodes)
+    return each / 1000 * nodes * RUNS_PER_NODE
 
 
 def measure_in_this_process(axis: str, size: int, calibration: list[str]) -> None:
-    figures: Point = dict(zip(("recording", "ray_cpu_s"), calibration, strict=False))
+    figures: Point = dict(zip(CALIBRATION, calibration, strict=False))
     with tempfile.TemporaryDirectory(prefix="mlagentbench-growth-") as name, report_usage(figures):
         MEASUREMENTS[axis](size, Path(name), figures)
 

@@ -4,9 +4,9 @@ Real: every node is a set of processes of Ray with a loopback address of its own
 runs wait most of their time, so that nodes that share a machine hardly compete for its cores.
 
 Simulated: scheduler, threads, batch folder and everything else of the batch's process are real. Only Ray is
-replaced: each run receives what a run on the single real node sent, at the recorded times, and takes as
-much processor time for each chunk as Ray took in the process of the batch on that node. So the simulation is
-calibrated on one node; on two and three, it can be compared with the real ones.
+replaced: each run receives what a run on the single real node sent, at the recorded times, and the process
+spends as much processor time as Ray does in it: once for the batch, and for each run. These two are
+calibrated on one and two real nodes, so three real nodes test the simulation.
 """
 
 import os
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from mlagentbench.runner.batch.ray.folder_sync import Chunk
 
 TOY = str(Path(__file__).parents[1] / "tests" / "toy")
-SLOTS_PER_NODE, RUNS_PER_SLOT, SCRIPT_S = 4, 5, 8
+SLOTS_PER_NODE, SCRIPT_S = 4, 8
+RUNS_PER_NODE = 5 * SLOTS_PER_NODE
 START_TIMEOUT_S, END_TIMEOUT_S = 180, 30
 HEAD_IP = "127.0.0.2"  # Ray replaces 127.0.0.1 by the machine's outer address
 TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
@@ -168,10 +169,10 @@ def measure_nodes(nodes: int, folder: Path, figures: dict[str, Any]) -> None:
         def create_runner(out: Path, setups: dict[str, Setup], suspects: set[str]) -> RayRunner:
             return RecordingRunner(out, setups, suspects, RunResources(), False, ignore)
 
-        slots = nodes * SLOTS_PER_NODE
-        run_plan(folder / "warm-up", create_plan(folder, 1, slots), create_runner, nodes, {})
+        warm_up = create_plan(folder, 1, nodes * SLOTS_PER_NODE)  # starts the processes of Ray's workers
+        run_plan(folder / "warm-up", warm_up, create_runner, nodes, {})
         timelines.clear()
-        plan = create_plan(folder, SCRIPT_S, slots * RUNS_PER_SLOT)
+        plan = create_plan(folder, SCRIPT_S, nodes * RUNS_PER_NODE)
         run_plan(folder / "batch", plan, create_runner, nodes, figures)
         figures["run_s"] = statistics.median(timeline[-1][0] for timeline in timelines)
         figures["chunks"] = statistics.mean(map(len, timelines))
@@ -184,7 +185,7 @@ def measure_simulated_nodes(nodes: int, folder: Path, figures: dict[str, Any]) -
     from mlagentbench.runner.batch.ray.cluster import RayRunner, RemoteAttempt
 
     timelines: list[Timeline] = pickle.loads(Path(figures.pop("recording")).read_bytes())
-    ray_cpu_s = float(figures.pop("ray_cpu_s"))
+    batch_cpu_s, run_cpu_s = (float(figures.pop(f"ray_{part}_cpu_s")) for part in ("batch", "run"))
 
     class SimulatedAttempt(RemoteAttempt):
         def __init__(self, timeline: Timeline) -> None:
@@ -195,14 +196,15 @@ def measure_simulated_nodes(nodes: int, folder: Path, figures: dict[str, Any]) -
             started = time.monotonic()
             for arrival_s, chunk in self.timeline:
                 Event().wait(max(started + arrival_s - time.monotonic(), 0))
-                spend_cpu(ray_cpu_s / len(self.timeline))
+                spend_cpu(run_cpu_s / len(self.timeline))
                 yield chunk
 
     class SimulatedRunner(RayRunner):
         def __init__(self, out: Path, setups: Mapping[str, Setup], suspects: set[str]) -> None:
             self.out, self.crash_suspects, self.shared_folder = out, suspects, ""
             self._attempts, self._stopped = {}, False
-            self._lock = self._packing_lock = Lock()
+            self._lock = Lock()
+            spend_cpu(batch_cpu_s)
 
         def _submit(self, job: Job, state: list[Any]) -> RemoteAttempt:
             attempt = SimulatedAttempt(timelines[job.seed % len(timelines)])
@@ -210,7 +212,7 @@ def measure_simulated_nodes(nodes: int, folder: Path, figures: dict[str, Any]) -
                 self._attempts[job.name] = attempt
             return attempt
 
-    plan = create_plan(folder, SCRIPT_S, nodes * SLOTS_PER_NODE * RUNS_PER_SLOT)
+    plan = create_plan(folder, SCRIPT_S, nodes * RUNS_PER_NODE)
     run_plan(folder / "batch", plan, SimulatedRunner, nodes, figures)
 
 

@@ -282,15 +282,15 @@ def measure() -> Iterator[Figure]:
 def _format_figure(figure: Figure) -> str:
     value = f"{figure.value:8.3g} {figure.unit:<7} {figure.limit:7.3g}"
     bound = figure.lower_bound
-    comparison = f"{bound:9.3g} {figure.value / bound:6.2f}×" if bound else ""
-    return f"{figure.name:<58} {value} {comparison}{'' if figure.is_within_limit else '   OVER THE LIMIT'}"
+    ratio = f"{bound:9.3g} {figure.value / bound:6.2f}×  {figure.lower_bound_name}" if bound else ""
+    return f"{figure.name:<58} {value} {ratio}{'' if figure.is_within_limit else '   OVER THE LIMIT'}"
 
 
 def report(measured: Iterable[Figure], as_json: bool) -> int:
     """Print figures as they are measured; return 1 if one is over its limit."""
     figures = []
     if not as_json:
-        print(f"{'measurement':<58} {'value':>14} {'limit':>9} {'bound':>9} {'ratio':>7}")
+        print(f"{'measurement':<58} {'value':>14} {'limit':>9} {'bound':>9} {'ratio':>7}  lower bound")
     for figure in measured:
         figures.append(figure)
         if not as_json:
