@@ -8,8 +8,8 @@ bytes: a step in a workspace of 1 MB to 10 GB of random data. runs: a batch of 1
 grading. nodes: batches on 1 to 3 nodes of Ray, and simulated ones on up to 100 (see growth_nodes.py).
 
 Every point has a process of its own. Points are measured in several rounds, the largest ones of files, bytes
-and runs once. 10 GB need 30 GB of free disk space. --quick leaves out the largest points. AXIS.svg and AXIS.json go
-to DIR; --draw draws them again from AXIS.json.
+and runs once. 10 GB need 30 GB of free disk space. --quick leaves out the largest points. AXIS.svg and
+AXIS.json go to DIR; --draw draws them again from AXIS.json.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def measure_point(axis: str, size: int, *calibration: object) -> Point:
 
 
 def measure_axis(axis: str, quick: bool, rounds: int) -> list[Point]:
-    """All points of an axis: every round measures each of them, but the largest one only once if it is slow."""
+    """The points of an axis. Every round measures each of them, but a slow largest one only once."""
     sizes, quick_limit = AXES[axis]
     sizes = [size for size in sizes if not quick or size <= quick_limit]
     points = []
