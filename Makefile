@@ -93,7 +93,7 @@ bench: .venv/installed-dev bubblewrap  ## measure the overhead of the harness
 	@$(BIN)/python benchmarks/peers.py
 	@if $(BIN)/python -c "import ray" 2>/dev/null; then $(BIN)/python benchmarks/cluster.py; fi
 
-growth: .venv/installed bubblewrap  ## measure how costs grow with steps, files, bytes and runs, draw the plots of docs/internals/scale.md; an hour
+growth: .venv/installed-dev bubblewrap  ## measure how costs grow with steps, files, bytes, runs and nodes, draw the plots of docs/internals/scale.md; an hour
 	@$(BIN)/python benchmarks/growth.py
 
 gallery: .venv/installed-dev bubblewrap chromium prepare  ## run some agents and a small local model, take the screenshots of docs/guides; half an hour

@@ -1,6 +1,6 @@
 """Measures the cost of the access log, and of two other methods to record accesses; medians, interleaved.
 
-    python benchmarks/access.py [--times N] [--alternatives] [--json]
+    python benchmarks/access_log.py [--times N] [--alternatives] [--json]
 
 Three scripts: one that only opens files, one that only imports, and a training script with the same
 imports. Exits with 1 if the last one takes over 10 % longer. The alternatives (strace; fanotify, as root

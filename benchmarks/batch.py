@@ -6,6 +6,7 @@ Exits with 1 if a figure is over its limit. Every part is its own process, becau
 """
 
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,13 @@ from mlagentbench.runner.folder import RunFolder
 TOY = str(Path(__file__).parents[1] / "tests" / "toy")
 RUNS, STEPS, QUEUED_JOBS = 100, 50, 1000
 MIN_STEPS_PER_S, MAX_MEMORY_MB = 500, 150
+
+READ_RUNS = """
+import json, sys
+from pathlib import Path
+for path in Path(sys.argv[1]).glob("*/r*.json"):
+    json.loads(path.read_text())
+"""
 
 
 def ignore(line: object) -> None:
@@ -57,7 +65,7 @@ def measure_concurrent_runs(folder: Path) -> Iterator[Figure]:
             "limits": {"steps": STEPS},
         }
     )
-    started_cpu = time.process_time()
+    imported_mb, started_cpu = process_memory_mb("VmHWM"), time.process_time()
     outcome = run_batch(folder / "concurrent", plan, assign_gpus_to_slots(RUNS, ""), ignore, ignore)
     cpu_ms = (time.process_time() - started_cpu) / RUNS / STEPS * 1000
     assert (
@@ -70,15 +78,18 @@ def measure_concurrent_runs(folder: Path) -> Iterator[Figure]:
     rate = RUNS * STEPS / (last - started_at)
     title = f"{RUNS} concurrent runs of {STEPS} steps: {rate:.0f} steps/s, one in"
     memory = process_memory_mb("VmHWM")
-    bare_ms = median_seconds(BareRecorder(folder / "bare").write, 200) * 1000
+    bare, started_cpu = BareRecorder(folder / "bare"), time.process_time()
+    bare_ms = median_seconds(bare.write, 200) * 1000
+    bare_cpu_ms = (time.process_time() - started_cpu) / 200 * 1000
     name = "the same files and lines, written by hand"
     yield Figure(title, 1000 / rate, "ms", 1000 / MIN_STEPS_PER_S, bare_ms, name)
-    yield Figure(
-        "processor time of each step, with its share of the run", cpu_ms, "ms", 1000 / MIN_STEPS_PER_S
-    )
-    yield Figure("memory of the harness meanwhile", memory, "MB", MAX_MEMORY_MB)
+    title = "processor time of each step, with its share of the run"
+    yield Figure(title, cpu_ms, "ms", 1000 / MIN_STEPS_PER_S, bare_cpu_ms, name)
+    title = "memory of the harness meanwhile"
+    yield Figure(title, memory, "MB", MAX_MEMORY_MB, imported_mb, "the process before the batch")
     total = max((folder / "result.json").stat().st_mtime for folder in folders) - started_at
-    yield Figure("the same with grading, per run", total / RUNS * 1000, "ms", 3000)
+    name = "the files of its steps"
+    yield Figure("the same with grading, per run", total / RUNS * 1000, "ms", 3000, STEPS * bare_ms, name)
 
 
 class InstantRunner:
@@ -123,20 +134,29 @@ def measure_queue(folder: Path) -> Iterator[Figure]:
     assert batch.status.totals.done == QUEUED_JOBS
     took = (time.perf_counter() - started) / QUEUED_JOBS
     grown = (process_memory_mb("VmHWM") - before) / QUEUED_JOBS
-    yield Figure(f"a job among {QUEUED_JOBS:,}, besides its run", took * 1000, "ms", 50)
-    yield Figure("memory per job", grown * 1024, "kB", 50)
+    bare_out = folder / "bare"
+    bare_out.mkdir()
+    instant = InstantRunner(bare_out, spec, done.model_dump_json(exclude={"folder"}))
+    waiting = iter(jobs)
+    bare_ms = median_seconds(lambda: instant.run(next(waiting), ""), 200) * 1000
+    title = f"a job among {QUEUED_JOBS:,}, besides its run"
+    yield Figure(title, took * 1000, "ms", 50, bare_ms, "the two files of a run, written by hand")
+    job_kb = len(jobs[0].model_dump_json()) / 1024
+    yield Figure("memory per job", grown * 1024, "kB", 50, job_kb, "the job as JSON")
     yield from measure_finished_batch(out)
 
 
 def measure_finished_batch(out: Path) -> Iterator[Figure]:
     """A whole process that finds nothing to do."""
     command = [sys.executable, "-m", "mlagentbench", "batch", "--out", str(out)]
-    bare = time_command([sys.executable, "-m", "mlagentbench", "--help"])
     (out / "index.sqlite").unlink(missing_ok=True)
-    yield Figure(
-        f"{QUEUED_JOBS:,} finished runs recognized, no index", time_command(command), "s", 2, bare, "--help"
-    )
-    yield Figure(f"{QUEUED_JOBS:,} finished runs recognized", time_command(command), "s", 2, bare, "--help")
+    for state in (", no index", ""):
+        bare = time_command([sys.executable, "-c", READ_RUNS, str(out)])
+        title, name = (
+            f"{QUEUED_JOBS:,} finished runs recognized{state}",
+            "a Python that reads their two files",
+        )
+        yield Figure(title, time_command(command), "s", 2, bare, name)
 
 
 def time_command(command: list[str]) -> float:
@@ -147,28 +167,27 @@ def time_command(command: list[str]) -> float:
 
 def measure_start(folder: Path) -> Iterator[Figure]:
     """From the command to the start of its first run."""
-    bare = time_command([sys.executable, "-m", "mlagentbench", "--help"])
-    seconds = []
+    seconds, bare = [], []
     for number in range(5):
         out = folder / f"start-{number}"
+        bare.append(time_command([sys.executable, "-c", "pass"]))
         started_at = time.time()
         options = ["--task", TOY, "--agent", "nothing", "--repetitions", "2", "--out", str(out)]
-        subprocess.run(
-            [sys.executable, "-m", "mlagentbench", "batch", *options], check=True, capture_output=True
-        )
+        time_command([sys.executable, "-m", "mlagentbench", "batch", *options])
         seconds.append(min(path.stat().st_mtime for path in out.glob("*/run.json")) - started_at)
-    yield Figure("start of a batch, up to its first run", sorted(seconds)[2], "s", 1, bare, "--help")
-    seconds = []
+    title = "start of a batch, up to its first run"
+    yield Figure(title, statistics.median(seconds), "s", 1, statistics.median(bare), "python -c pass")
+    seconds, bare = [], []
     for number in range(5):
         out = folder / f"run-{number}"
+        bare.append(time_command([sys.executable, "-c", "pass"]))
         started_at = time.time()
         options = ["--agent", "baseline", "--steps", "1", "--out", str(out)]
-        subprocess.run(
-            [sys.executable, "-m", "mlagentbench", "run", TOY, *options], check=True, capture_output=True
-        )
+        time_command([sys.executable, "-m", "mlagentbench", "run", TOY, *options])
         step = RunFolder(out).steps()[0]
         seconds.append((out / "trace.jsonl").stat().st_mtime - step.seconds - started_at)
-    yield Figure("start of a run, up to its first step", sorted(seconds)[2], "s", 1, bare, "--help")
+    title = "start of a run, up to its first step"
+    yield Figure(title, statistics.median(seconds), "s", 1, statistics.median(bare), "python -c pass")
 
 
 PARTS = {"concurrent": measure_concurrent_runs, "queue": measure_queue, "start": measure_start}

@@ -5,42 +5,37 @@
 The work is a cycle of four tool calls: list the workspace, read a file, append a line to it, and execute a
 script that counts the lines. One part is 200 steps. The other one is a script that writes 100 MB, and 50
 steps in the workspace that has them. Each peer does each part in a process of its own, in rounds, so that all
-of them meet the same machine. Every observation and the final files are checked; a wrong one ends the
-benchmark with an error.
+of them meet the same machine. Before it is measured, each does four steps, so that what it loads at its first
+use counts as its start. Every observation and the final files are checked; a wrong one ends the benchmark
+with an error.
 """
 
 import argparse
 import json
+import os
 import statistics
-import subprocess
 import sys
 import tempfile
+import venv
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from measured_process import report_usage, run_measured
+from peers_work import ToolCall, Work, act_directly
 
-from mlagentbench.records import Call, Reply
-from mlagentbench.runner.setup import Setup, prepare_setup
+if TYPE_CHECKING:
+    from mlagentbench.runner.setup import Setup
 
 TOY = str(Path(__file__).parents[1] / "tests" / "toy")
-LARGE_FILES = 100  # of 1 MB each
-COUNT_SCRIPT = """
-lines = open("note.txt").read().splitlines()
-print(f"counted {len(lines)} lines")
-open("executions.txt", "a").write("x")
-"""
-LARGE_SCRIPT = f"""
-import os
-os.makedirs("large")
-for number in range({LARGE_FILES}):
-    open(f"large/{{number}}.bin", "wb").write(os.urandom(2**20))
-print("counted 1 lines")
-open("executions.txt", "a").write("x")
-"""
+WARM_UP = "4"
 LIMITS = {"steps": 10_000, "disk_gb": 1.0, "files": 10_000}
-OURS, FLOOR = "MLAgentBench, bwrap", "plain subprocess loop"
+OURS, OURS_BARE = "MLAgentBench, bwrap", "MLAgentBench, no sandbox"
+FLOOR, GYM_LOOP = "plain subprocess loop", "Gymnasium loop, no sandbox"
+INSPECT, INSPECT_LOCAL = "Inspect, our bwrap sandbox", "Inspect, local sandbox"
+# Ours and the peer with the same isolation.
+PAIRS = [(OURS, INSPECT), (OURS_BARE, INSPECT_LOCAL), (OURS_BARE, GYM_LOOP)]
 METRICS = {
     "wall_s": ("time", "s"),
     "cpu_s": ("processor time", "s"),
@@ -48,77 +43,24 @@ METRICS = {
     "written_mb": ("written to disk", "MB"),
     "start_s": ("start", "s"),
 }
+Rounds = dict[str, list[dict[str, float]]]
 
 
-def write_call(name: str, content: str) -> Call:
-    return Call(action="Write File", args={"file_name": name, "content": content})
+def prepare(sandbox: str) -> "Setup":
+    """The task and its runtime. Imported here, so that the other peers do not pay for our imports."""
+    from mlagentbench.runner.setup import prepare_setup
 
-
-class Work:
-    """The calls of a part, and the observations and files that they must lead to."""
-
-    def __init__(self, part: str) -> None:
-        number, self.large = int(part.removesuffix("-large")), part.endswith("-large")
-        self.lines = ["line 0"]
-        self.executions = 0
-        self.calls = [write_call("note.txt", "line 0\n"), write_call("count.py", COUNT_SCRIPT)]
-        self.expected = ["", ""]  # text that each observation must contain
-        if self.large:
-            self.calls.append(write_call("large.py", LARGE_SCRIPT))
-            self.expected.append("")
-            self._add_execution("large.py")
-        for step in range(number):
-            (self._add_list, self._add_read, self._add_append, self._add_count)[step % 4]()
-
-    def _add(self, action: str, expected: str, **args: str) -> None:
-        self.calls.append(Call(action=action, args=args))
-        self.expected.append(expected)
-
-    def _add_list(self) -> None:
-        self._add("List Files", "large" if self.large else "note.txt", dir_path=".")
-
-    def _add_read(self) -> None:
-        self._add("Read File", self.lines[-1], file_name="note.txt")
-
-    def _add_append(self) -> None:
-        self.lines.append(f"line {len(self.lines)}")
-        self._add("Append File", "", file_name="note.txt", content=self.lines[-1] + "\n")
-
-    def _add_execution(self, script: str) -> None:
-        self.executions += 1
-        self._add("Execute Script", f"counted {len(self.lines)} lines", script_name=script)
-
-    def _add_count(self) -> None:
-        self._add_execution("count.py")
-
-    def check_observations(self, observations: list[str]) -> None:
-        """Raise if an observation is missing or does not have the expected text."""
-        if len(observations) != len(self.calls):
-            raise SystemExit(f"{len(observations)} observations of {len(self.calls)} calls")
-        for call, expected, text in zip(self.calls, self.expected, observations, strict=True):
-            if expected not in text:
-                raise SystemExit(f"{call.action} {call.args}: expected {expected!r}, got {text[:500]!r}")
-
-    def check_files(self, note: str, executions: str, large_files: int) -> None:
-        """Raise if the workspace is not what the calls must have made of it."""
-        expected = ("".join(f"{line}\n" for line in self.lines), "x" * self.executions)
-        if (note, executions, large_files) != (*expected, LARGE_FILES if self.large else 0):
-            raise SystemExit(f"wrong files: {note[-200:]!r}, {executions!r}, {large_files} large files")
-
-    def check_workspace(self, folder: Path) -> None:
-        texts = [(folder / name).read_text() for name in ("note.txt", "executions.txt")]
-        self.check_files(texts[0], texts[1], len(list(folder.glob("large/*.bin"))))
-
-
-def prepare(sandbox: str) -> Setup:
     return prepare_setup(TOY, "open", sandbox, lambda line: print(line, file=sys.stderr))
 
 
 def run_harness(work: Work, folder: Path, sandbox: str) -> None:
-    """Our agent `act` with a model that replies at once: prompts, replies, steps, snapshots on disk."""
+    """Our agent `act` with a model that replies at once: prompts, replies, steps, snapshots on disk.
+
+    Every prompt has the whole history, as in Inspect.
+    """
     from mlagentbench.agents.act import Act
     from mlagentbench.models.base import Model
-    from mlagentbench.records import AgentSpec, Limits, Prompt
+    from mlagentbench.records import AgentSpec, Limits, Prompt, Reply
     from mlagentbench.runner.folder import RunFolder
     from mlagentbench.runner.run import open_environment, populate_workspace
 
@@ -133,13 +75,15 @@ def run_harness(work: Work, folder: Path, sandbox: str) -> None:
             return Reply(text=text, model="calls", input_tokens=100, output_tokens=10)
 
     setup = prepare(sandbox)
+    if sandbox == "none":  # it takes its Python from there
+        sys.base_prefix = str(Path(work.python).parents[1])
     limits = Limits.model_validate({**LIMITS, "steps": len(work.calls)})
     spec = setup.create_run_spec(AgentSpec(agent="act", model="calls"), 0, limits)
     with report_usage({}):
         env = open_environment(setup, RunFolder.create(folder / "run", spec), None, {"main": CallsModel()})
         try:
             populate_workspace(env, setup)
-            Act().run(env)
+            Act(window=len(work.calls)).run(env)
         finally:
             env.close()
     work.check_observations([step.observation for step in env.steps])
@@ -169,32 +113,9 @@ def run_gym_adapter(work: Work, folder: Path) -> None:
     work.check_workspace(Path(info["folder"]) / "workspace")
 
 
-def act_directly(folder: Path, call: Call) -> str:
-    """The floor: the effect of a call, without a sandbox or a record."""
-    args = call.args
-    match call.action:
-        case "List Files":
-            return "\n".join(sorted(path.name for path in folder.iterdir()))
-        case "Read File":
-            return (folder / str(args["file_name"])).read_text()
-        case "Write File" | "Append File":
-            with (folder / args["file_name"]).open("w" if call.action == "Write File" else "a") as file:
-                file.write(args["content"])
-            return "done"
-        case "Execute Script":
-            command = [python(), "-u", args["script_name"]]
-            return subprocess.check_output(command, cwd=folder, text=True)
-    raise ValueError(call.action)
-
-
-def python() -> str:
-    """A Python without packages, as the one of the sandbox: packages with start-up code would slow it."""
-    return str(Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}"))
-
-
 def run_floor(work: Work, folder: Path) -> None:
     with report_usage({}):
-        observations = [act_directly(folder, call) for call in work.calls]
+        observations = [act_directly(folder, work.python, call) for call in work.calls]
     work.check_observations(observations)
     work.check_workspace(folder)
 
@@ -202,6 +123,7 @@ def run_floor(work: Work, folder: Path) -> None:
 def run_gym_style(work: Work, folder: Path) -> None:
     """A plain environment of Gymnasium around the floor, with its wrappers and spaces."""
     import gymnasium
+    from gymnasium.envs.registration import EnvSpec
     from gymnasium.spaces import Text
 
     class FolderEnv(gymnasium.Env[str, str]):
@@ -213,13 +135,13 @@ def run_gym_style(work: Work, folder: Path) -> None:
             return "", {}
 
         def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-            return act_directly(folder, Call.model_validate_json(action)), 0.0, False, False, {}
+            return act_directly(folder, work.python, ToolCall(*json.loads(action))), 0.0, False, False, {}
 
-    gymnasium.register("peers/folder-v0", lambda **_: FolderEnv(), max_episode_steps=100_000)
-    env = gymnasium.make("peers/folder-v0", disable_env_checker=True)
+    spec = EnvSpec("folder-v0", entry_point=lambda **_: FolderEnv(), max_episode_steps=100_000)
+    env = gymnasium.make(spec, disable_env_checker=True)
     with report_usage({}):
         env.reset(seed=0)
-        observations = [env.step(call.model_dump_json())[0] for call in work.calls]
+        observations = [env.step(json.dumps(call))[0] for call in work.calls]
         env.close()
     work.check_observations(observations)
     work.check_workspace(folder)
@@ -229,7 +151,7 @@ def run_inspect(work: Work, folder: Path, sandbox: str) -> None:
     """An evaluation of Inspect with one sample, its mock model and its log."""
     from peers_inspect import evaluate
 
-    command = "python" if sandbox == "bwrap" else python()
+    command = "python" if sandbox == "bwrap" else work.python
     if sandbox == "bwrap":
         prepare("bwrap")  # the runtime
     with report_usage({}):
@@ -240,56 +162,73 @@ def run_inspect(work: Work, folder: Path, sandbox: str) -> None:
 
 PEERS: dict[str, Callable[[Work, Path], None]] = {
     FLOOR: run_floor,
-    "Gymnasium loop, no sandbox": run_gym_style,
-    "MLAgentBench, no sandbox": lambda work, folder: run_harness(work, folder, "none"),
+    GYM_LOOP: run_gym_style,
+    OURS_BARE: lambda work, folder: run_harness(work, folder, "none"),
     OURS: lambda work, folder: run_harness(work, folder, "bwrap"),
     "MLAgentBench in Gymnasium, bwrap": run_gym_adapter,
-    "Inspect, local sandbox": lambda work, folder: run_inspect(work, folder, "local"),
-    "Inspect, our bwrap sandbox": lambda work, folder: run_inspect(work, folder, "bwrap"),
+    INSPECT_LOCAL: lambda work, folder: run_inspect(work, folder, "local"),
+    INSPECT: lambda work, folder: run_inspect(work, folder, "bwrap"),
 }
 
 
-def measure_rounds(part: str, rounds: int) -> dict[str, list[dict[str, float]]]:
+def measure_rounds(part: str, rounds: int, python: str) -> Rounds:
     """The figures of each peer in each round; every round starts with another peer."""
-    figures: dict[str, list[dict[str, float]]] = {name: [] for name in PEERS}
+    figures: Rounds = {name: [] for name in PEERS}
     names = list(PEERS)
     for number in range(rounds):
         for name in names[number % len(names) :] + names[: number % len(names)]:
-            figures[name].append(run_measured(__file__, "--child", name, "--part", part))
+            figures[name].append(run_measured(__file__, "--child", name, "--part", part, "--python", python))
             print(f"{part}, round {number + 1}: {name}: {figures[name][-1]}", file=sys.stderr, flush=True)
     return figures
 
 
-def compute_ratios(figures: dict[str, list[dict[str, float]]], name: str, metric: str) -> list[float]:
-    """The ratios to the floor in the same round."""
+def compute_ratios(figures: Rounds, name: str, other: str, metric: str) -> list[float]:
+    """The ratios of one peer to another in the same round."""
     return [
-        ours[metric] / floor[metric] if floor[metric] else float("nan")
-        for ours, floor in zip(figures[name], figures[FLOOR], strict=True)
+        one[metric] / two[metric] if two[metric] else float("nan")
+        for one, two in zip(figures[name], figures[other], strict=True)
     ]
 
 
-def format_table(figures: dict[str, list[dict[str, float]]]) -> Iterator[str]:
-    """Markdown: the median ratio of each figure, and for the floor its median."""
-    yield "| | " + " | ".join(title for title, _ in METRICS.values()) + " |"
+def format_ratios(ratios: list[float]) -> str:
+    return f"{statistics.median(ratios):.2f} × ({min(ratios):.2f} to {max(ratios):.2f})"
+
+
+def format_table(figures: Rounds) -> Iterator[str]:
+    """Markdown: the median figures of the floor, the ratios of the peers to it, then those of each pair."""
+    header = "| " + " | ".join(title for title, _ in METRICS.values()) + " |"
+    yield "| " + header
     yield "|---" * (len(METRICS) + 1) + "|"
-    for name in PEERS:
-        cells = []
-        for metric, (_, unit) in METRICS.items():
-            if name == FLOOR:
-                cells.append(f"{statistics.median(f[metric] for f in figures[name]):.3g} {unit}")
-                continue
-            ratios = compute_ratios(figures, name, metric)
-            cells.append(f"{statistics.median(ratios):.2f} × ({min(ratios):.2f} to {max(ratios):.2f})")
-        yield f"| {name} | {' | '.join(cells)} |"
-    behind = [
-        f"{title} ({name})"
-        for name in PEERS
-        if name.startswith("Inspect")
-        for metric, (title, _) in METRICS.items()
-        if statistics.median(compute_ratios(figures, OURS, metric))
-        > statistics.median(compute_ratios(figures, name, metric))
+    floor = [
+        f"{statistics.median(f[metric] for f in figures[FLOOR]):.3g} {unit}"
+        for metric, (_, unit) in METRICS.items()
     ]
-    yield f"\n{OURS}, is behind Inspect in: {', '.join(behind) or 'nothing'}."
+    yield f"| {FLOOR} | {' | '.join(floor)} |"
+    for name in PEERS:
+        if name != FLOOR:
+            yield format_row(name, [compute_ratios(figures, name, FLOOR, metric) for metric in METRICS])
+    yield f"\n| ours / peer {header}"
+    yield "|---" * (len(METRICS) + 1) + "|"
+    for ours, peer in PAIRS:
+        ratios = [compute_ratios(figures, ours, peer, metric) for metric in METRICS]
+        yield format_row(f"{ours} / {peer}", ratios)
+    yield ""
+    yield from list_metrics_behind(figures)
+
+
+def format_row(name: str, ratios: list[list[float]]) -> str:
+    return f"| {name} | {' | '.join(map(format_ratios, ratios))} |"
+
+
+def list_metrics_behind(figures: Rounds) -> Iterator[str]:
+    """For each pair, the metrics in which the median says that we need more than the peer."""
+    for ours, peer in PAIRS:
+        behind = [
+            title
+            for metric, (title, _) in METRICS.items()
+            if statistics.median(compute_ratios(figures, ours, peer, metric)) > 1
+        ]
+        yield f"{ours} needs more than {peer} of: {', '.join(behind) or 'nothing'}."
 
 
 def main() -> int:
@@ -301,16 +240,27 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--child", choices=PEERS, help=argparse.SUPPRESS)
     parser.add_argument("--part", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--python", default="", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
         with tempfile.TemporaryDirectory(prefix="mlagentbench-peers-") as name:
-            PEERS[args.child](Work(args.part), Path(name))
+            for part in (WARM_UP, args.part):  # the last report is the one that counts
+                folder = Path(name, part)
+                folder.mkdir()
+                PEERS[args.child](Work(part, args.python), folder)
         return 0
     parts = ["20", "5-large"] if args.quick else ["200", "50-large"]
-    figures = {part: measure_rounds(part, args.rounds) for part in parts}
+    with tempfile.TemporaryDirectory(prefix="mlagentbench-peers-") as name:
+        venv.create(name)  # as in the sandbox, without packages: their start-up code would slow every script
+        python = str(Path(name, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}"))
+        figures = {part: measure_rounds(part, args.rounds, python) for part in parts}
     if args.json:
         print(json.dumps(figures, indent=2))
         return 0
+    versions = [f"{name} {version(name)}" for name in ("mlagentbench", "inspect-ai", "gymnasium")]
+    print(
+        f"{', '.join(versions)}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {args.rounds} rounds"
+    )
     for part in parts:
         steps = part.removesuffix("-large")
         print(f"\n{steps} steps{' with 100 MB in the workspace' if '-' in part else ''}:\n")

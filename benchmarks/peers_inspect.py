@@ -11,8 +11,7 @@ from inspect_ai.model import ChatMessageTool, ModelOutput, ModelUsage, get_model
 from inspect_ai.solver import Generate, Solver, TaskState, generate, solver, use_tools
 from inspect_ai.tool import Tool, ToolDef
 from inspect_ai.util import sandbox
-
-from mlagentbench.records import Call
+from peers_work import ToolCall
 
 Files = tuple[str, str, int]
 
@@ -54,7 +53,7 @@ def build_tools(python: str) -> list[Tool]:
     ]
 
 
-def evaluate(calls: list[Call], sandbox_name: str, python: str, folder: Path) -> tuple[list[str], Files]:
+def evaluate(calls: list[ToolCall], sandbox_name: str, python: str, folder: Path) -> tuple[list[str], Files]:
     """Evaluate a model that makes the calls.
 
     Returns:
@@ -87,7 +86,7 @@ def evaluate(calls: list[Call], sandbox_name: str, python: str, folder: Path) ->
     return _read_results(log), files[0]
 
 
-def _call_tool(call: Call) -> ModelOutput:
+def _call_tool(call: ToolCall) -> ModelOutput:
     return ModelOutput.for_tool_call("mockllm", call.action.lower().replace(" ", "_"), call.args)
 
 

@@ -1,4 +1,7 @@
-"""Measures the cost of process findings on one large run of a language agent; prints milliseconds per run."""
+"""Measures the cost of process findings on one large run of a language agent; prints milliseconds per run.
+
+python benchmarks/process.py [REPETITIONS]
+"""
 
 import json
 import sys

@@ -1,5 +1,7 @@
 """Measures what a long run of the research agent costs the harness, with an instant model. Prints JSON.
 
+Part of overhead.py; a process of its own, because its memory is measured.
+
 python benchmarks/research.py [STEPS]
 """
 
@@ -9,8 +11,11 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from overhead import BareRecorder, Figure, median_seconds
 
 from mlagentbench.agents.research import Research
 from mlagentbench.environment.environment import Environment
@@ -70,7 +75,8 @@ def median_around(values: list[float], index: int) -> float:
     return statistics.median(values[max(index - 10, 0) : index + 10]) * 1000
 
 
-def main(steps: int) -> None:
+def measure(steps: int) -> Iterator[Figure]:
+    imported_mb = peak_memory_mb()
     setup = prepare_setup(str(TOY), "open", "bwrap", lambda line: print(line, file=sys.stderr))
     model = InstantModel()
     agent = Research(memory=True)
@@ -83,34 +89,34 @@ def main(steps: int) -> None:
         populate_workspace(env, setup)
         agent.run(env)
         env.close()
+        record = json.loads(folder.model_calls.path.read_text().splitlines()[-1])
+        bare_call_ms = median_seconds(lambda: append_line(Path(name, "bare.jsonl"), record), 50) * 1000
+        bare_step_ms = median_seconds(BareRecorder(Path(name, "bare")).write, 50) * 1000
     calls = len(env.call_seconds) // steps
-    figures = [
-        (
-            f"model call at step {step} (with its record)",
-            median_around(env.call_seconds, step * calls),
-            "ms",
-            5.0,
-        )
-        for step in (50, steps - 10)
-    ]
-    figures += [
-        (f"step {step} besides the model", median_around(env.step_seconds, step), "ms", 5.0)
-        for step in (50, steps - 10)
-    ]
-    figures.append(
-        (
-            "longest prompt, at the end relative to step 50",
-            max(model.sizes) / max(model.sizes[: 50 * calls]),
-            "×",
-            1.1,
-        )
-    )
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    figures.append((f"memory of a research run of {steps} steps", peak, "MB", 150.0))
-    print(
-        json.dumps([dict(zip(("name", "value", "unit", "limit"), figure, strict=True)) for figure in figures])
-    )
+    for step in (50, steps - 10):
+        call_ms = median_around(env.call_seconds, step * calls)
+        title = f"model call at step {step} (with its record)"
+        yield Figure(title, call_ms, "ms", 5, bare_call_ms, "the same line, written by hand")
+    for step in (50, steps - 10):
+        step_ms = median_around(env.step_seconds, step)
+        name = "the same files and lines, written by hand"
+        yield Figure(f"step {step} besides the model", step_ms, "ms", 5, bare_step_ms, name)
+    growth = max(model.sizes) / max(model.sizes[: 50 * calls])
+    yield Figure("longest prompt, at the end relative to step 50", growth, "×", 1.1)
+    title = f"memory of a research run of {steps} steps"
+    yield Figure(title, peak_memory_mb(), "MB", 150, imported_mb, "the process before the run")
+
+
+def append_line(path: Path, record: object) -> None:
+    """The lower bound of a recorded model call."""
+    with path.open("ab", buffering=0) as journal:
+        journal.write(json.dumps(record).encode() + b"\n")
+
+
+def peak_memory_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 510)
+    steps = int(sys.argv[1]) if len(sys.argv) > 1 else 510
+    print(json.dumps([vars(figure) for figure in measure(steps)]))
