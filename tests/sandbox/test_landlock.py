@@ -105,6 +105,8 @@ def test_no_file_outside_can_be_read_or_listed(run: ScriptRunner, secret: Path) 
                 attempt('read-' + path.replace(' ', ''), lambda: open(path, 'rb').read(1))
                 attempt('open-' + path, lambda: os.open(path, os.O_RDWR | os.O_NOFOLLOW))
                 attempt('execute-' + path, lambda: subprocess.run([path]))
+                attempt('attributes-' + path, lambda: os.listxattr(path))
+                attempt('attribute-' + path, lambda: os.getxattr(path, 'user.answer'))
             for path in {[*map(str, folders), ".."]}:
                 attempt('list-' + path, lambda: os.listdir(path))
                 attempt('create-' + path, lambda: open(path + '/created', 'w'))
@@ -414,6 +416,13 @@ for memory in kept: memory.buf[:] = bytes(40 << 20)
 time.sleep(60)
 """
     assert run(filler).limit == "memory"
+
+
+@pytest.mark.parametrize("method", sorted(test_limits.MEMORY_USERS.keys() - {"files in memory"}))
+def test_a_script_is_killed_at_the_memory_limit_when_memory_is_used_by(
+    method: str, run: ScriptRunner
+) -> None:
+    assert run(test_limits.MEMORY_USERS[method]).limit == "memory"
 
 
 def test_what_it_cannot_isolate_is_listed(run: ScriptRunner) -> None:

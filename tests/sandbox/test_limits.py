@@ -64,6 +64,48 @@ for folder in ('/tmp', '/dev/shm', '/home/agent'):
 kept = bytearray(b'x' * (450 << 20))
 time.sleep(60)
 """,
+    "a process whose first thread has exited": """
+print('started', flush=True)
+import ctypes, threading, time
+def use_memory():
+    kept = []
+    while True: kept.append(bytearray(b'x' * (1 << 24))); time.sleep(0.01)
+threading.Thread(target=use_memory).start()
+ctypes.CDLL(None).pthread_exit(None)
+""",
+    "page tables": """
+print('started', flush=True)
+import ctypes, mmap, time
+SPACE, PAGE_TABLE_SPAN = 1 << 39, 2 << 20
+memory = mmap.mmap(-1, SPACE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=mmap.PROT_READ)
+memory.madvise(mmap.MADV_NOHUGEPAGE)
+for position in range(0, SPACE, PAGE_TABLE_SPAN): memory[position]
+time.sleep(60)
+""",
+    "data queued in sockets": """
+print('started', flush=True)
+import os, socket, time
+for _ in range(4): os.fork()
+kept = []
+for _ in range(900):
+    kept.append(socket.socketpair())
+    kept[-1][0].setblocking(False)
+    try:
+        while True: kept[-1][0].send(bytes(60_000))
+    except OSError: pass
+time.sleep(60)
+""",
+    "files on their way through a socket": """
+print('started', flush=True)
+import os, socket, time
+kept = socket.socketpair()
+for _ in range(60):
+    fd = os.memfd_create('x')
+    for _ in range(16): os.write(fd, b'x' * (1 << 20))
+    socket.send_fds(kept[0], [b'x'], [fd])
+    os.close(fd)
+time.sleep(60)
+""",
 }
 
 
@@ -169,6 +211,28 @@ libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, cty
 for _ in range(10):
     fd = os.open('.', os.O_TMPFILE | os.O_RDWR); os.posix_fallocate(fd, 0, 40 << 20)
     libc.mmap(None, 4096, 1, 1, fd, 0); os.close(fd)
+""",
+    "files of a process whose first thread has exited": """
+import ctypes, os, threading, time
+def fill():
+    time.sleep(0.1)
+    for _ in range(10):
+        fd = os.open('.', os.O_TMPFILE | os.O_RDWR); os.posix_fallocate(fd, 0, 40 << 20)
+    time.sleep(60)
+threading.Thread(target=fill).start()
+ctypes.CDLL(None).pthread_exit(None)
+""",
+    "files mapped by a process whose first thread has exited": """
+import ctypes, mmap, os, threading, time
+def fill():
+    time.sleep(0.1)
+    kept = []
+    for _ in range(10):
+        fd = os.open('.', os.O_TMPFILE | os.O_RDWR); os.posix_fallocate(fd, 0, 40 << 20)
+        kept.append(mmap.mmap(fd, 40 << 20)); os.close(fd)
+    time.sleep(60)
+threading.Thread(target=fill).start()
+ctypes.CDLL(None).pthread_exit(None)
 """,
 }
 

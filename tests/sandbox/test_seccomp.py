@@ -18,8 +18,23 @@ from mlagentbench.sandbox import seccomp
 MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 HOST_MACHINE = platform.machine()
 ALLOW, KILL = 0x7FFF0000, 0x80000000
-DEPENDS_ON_ARGUMENTS = {"clone", "socket", "socketpair", "setsockopt", "ioctl", "fcntl", "personality"}
-APPEARS_MISSING = {"clone3", "io_uring_setup", "io_uring_enter", "io_uring_register"}
+DEPENDS_ON_ARGUMENTS = {
+    "clone",
+    "close_range",
+    "fcntl",
+    "ioctl",
+    "personality",
+    "setsockopt",
+    "socket",
+    "socketpair",
+}
+APPEARS_MISSING = {
+    "clone3",
+    "io_uring_enter",
+    "io_uring_register",
+    "io_uring_setup",
+    "landlock_create_ruleset",
+}
 
 both_machines = pytest.mark.parametrize("machine", MACHINES)
 needs_bwrap = pytest.mark.skipif(
@@ -94,6 +109,22 @@ def test_clone_may_start_threads_and_processes_but_no_namespace(machine: str) ->
     assert filter_result(machine, "clone", 0x1200011) == ALLOW  # fork
     for flag in (0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000):
         assert filter_result(machine, "clone", flag | 17) == errno_result(errno.EPERM)
+
+
+@both_machines
+def test_no_thread_has_descriptors_that_its_process_does_not_show(machine: str) -> None:
+    assert filter_result(machine, "clone", 0x3D0F00 & ~0x400) == errno_result(errno.EPERM)
+    assert filter_result(machine, "close_range", 3, 0xFFFFFFFF, 0) == ALLOW
+    assert filter_result(machine, "close_range", 3, 0xFFFFFFFF, 4) == ALLOW  # only sets a flag
+    assert filter_result(machine, "close_range", 3, 0xFFFFFFFF, 2) == errno_result(errno.EINVAL)
+
+
+@both_machines
+def test_system_v_shared_memory_needs_a_cgroup_that_counts_it(machine: str) -> None:
+    number = {"x86_64": 29, "aarch64": 194}[machine]  # shmget
+    for has_memory_cgroup, expected in ((True, ALLOW), (False, errno_result(errno.ENOSYS))):
+        code = seccomp.build_filter(machine, has_memory_cgroup)
+        assert run_filter(code, MACHINES[machine], number)[0] == expected
 
 
 @both_machines

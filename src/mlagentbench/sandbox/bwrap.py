@@ -73,7 +73,7 @@ class BubblewrapSandbox(Sandbox):
         cgroup = Cgroup(int(limits.memory_gb * BYTES_PER_GB), limits.processes)
         fds: list[int] = []
         try:
-            for content in (*GENERATED_ETC_FILES.values(), _seccomp_filter()):
+            for content in (*GENERATED_ETC_FILES.values(), _seccomp_filter("memory" in cgroup.folders)):
                 fds.append(_open_pipe_with(content))  # noqa: PERF401 - if one fails, the others are closed
             etc_fds = dict(zip(GENERATED_ETC_FILES, fds, strict=False))
             # The whole folder is staged, because it may hold libraries that bwrap needs.
@@ -201,8 +201,8 @@ def _locate_hidden_paths(runtime: Runtime, hidden: frozenset[Path]) -> tuple[str
 
 
 @cache
-def _seccomp_filter() -> bytes:
-    return seccomp.build_filter()
+def _seccomp_filter(has_memory_cgroup: bool) -> bytes:
+    return seccomp.build_filter(has_memory_cgroup=has_memory_cgroup)
 
 
 def _open_pipe_with(content: bytes) -> int:

@@ -180,7 +180,7 @@ def _send_request(
         "argv": list(argv),
         "environment": {**spec.runtime.environment, **spec.environment},
         "rlimits": [*handshake.resource_limits(spec.limits, cgroup).items()],
-        "filter": seccomp.build_filter().hex(),
+        "filter": seccomp.build_filter(has_memory_cgroup="memory" in cgroup.folders).hex(),
     }
     ours, theirs = socket.socketpair()
     reader, writer = os.pipe()

@@ -1,10 +1,8 @@
 """Checks the limits of a command by polling, where the kernel does not enforce them."""
 
 import os
-import stat
-import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,12 +10,19 @@ from mlagentbench.errors import SandboxFault
 from mlagentbench.records import BYTES_PER_GB, Limit, Limits
 from mlagentbench.sandbox.cgroups import Cgroup
 from mlagentbench.sandbox.disk_usage import DiskUsage, folder_bytes
-from mlagentbench.sandbox.processes import ProcessTree, count_threads, is_alive
+from mlagentbench.sandbox.process_usage import (
+    count_open_files,
+    has_descriptors_in_transit,
+    iterate_deleted_mappings,
+    read_kilobytes,
+    read_memory_bytes,
+)
+from mlagentbench.sandbox.processes import ProcessTree, count_threads
 
 MIN_FREE_DISK_TO_START_BYTES = BYTES_PER_GB  # with less free disk on the host, no command is started
 MIN_FREE_BYTES = BYTES_PER_GB // 2  # of the host's disk and memory, which no command may use up
 OTHER_PROGRAMS_BYTES = BYTES_PER_GB // 4  # that other programs may write to the disk meanwhile
-MAPPED_SCAN_TIMEOUT_S = 0.2  # to scan mapped files: reading the mappings of a process blocks while it forks
+MAX_SOCKET_BYTES = 10 * 2**20  # that one socket can hold: the kernel's largest buffers for TCP
 MAX_S_OVER_PROCESS_LIMIT = 2  # a script may handle a refused fork; a fork bomb goes on
 TMPFS_PATHS = ("tmp", "var/tmp", "dev/shm", "home/agent")
 # Without cgroups: shared memory that each running command is known to use.
@@ -51,6 +56,7 @@ class LimitMonitor:
         self._peak_threads = 0
         self._over_process_limit_since: float | None = None
         self._other_shared_bytes = _read_other_shared_bytes()
+        self._free_memory_at_start = _free_memory_bytes()
         self._has_file_of_unknown_size = False
         self._workspace_device = workspace.stat().st_dev
         self._next_memory_check = time.monotonic() + 0.1
@@ -122,9 +128,10 @@ class LimitMonitor:
 
     def _sum_memory_bytes(self) -> int:
         """Without a cgroup: memory of processes, of in-memory file systems and of files without a name."""
-        pss = [_read_pss_bytes(pid) for pid in self.tree.pids()]
+        memory = [read_memory_bytes(pid) for pid in self.tree.pids()]
         device = _find_memfd_device()
-        shared = sum(mapped for _, mapped in pss) + self._sum_open_deleted_bytes(device)
+        open_files = count_open_files(self.tree, device)
+        shared = sum(mapped for _, mapped in memory) + open_files.deleted_bytes
         for path in TMPFS_PATHS if self.tree.has_pid_namespace else ():
             with suppress(OSError):
                 file_system = os.statvfs(f"/proc/{self.tree.root_pid}/root/{path}")
@@ -132,64 +139,41 @@ class LimitMonitor:
         if self._memory_folder:
             shared += folder_bytes(self._memory_folder)
         _known_shared_bytes[self] = shared
-        used = sum(private for private, _ in pss) + shared
-        # Pages of a file without a name that are not mapped any more are in no figure of a process. They are
-        # missing from the shared memory of the machine, and the process still maps another part of the file.
+        used = sum(private for private, _ in memory) + shared
+        limit = self.limits.memory_gb * BYTES_PER_GB
+        # Pages of a file without a name that are not mapped any more, or of one on its way through a socket,
+        # are in no figure of a process. They are missing from the shared memory of the machine.
         hidden = _read_other_shared_bytes() - self._other_shared_bytes
-        if used + hidden > self.limits.memory_gb * BYTES_PER_GB >= used and self._maps_deleted_file(device):
+        if used + hidden > limit >= used and (
+            self._maps_deleted_file(device) or has_descriptors_in_transit(self.tree)
+        ):
             used += hidden
+        # What is queued in sockets is in no figure either, but the memory of the machine shrinks.
+        if used + open_files.sockets * MAX_SOCKET_BYTES > limit:
+            used = max(used, self._free_memory_at_start - _free_memory_bytes())
         return used
 
     def _maps_deleted_file(self, device: int) -> bool:
         """Whether a process maps a file of the device that has no name."""
         device_name = b" %02x:%02x " % (os.major(device), os.minor(device))
-        return any(device_name in line for _, line in self._iterate_deleted_mappings())
-
-    def _iterate_deleted_mappings(self) -> Iterator[tuple[int, bytes]]:
-        deadline = time.monotonic() + MAPPED_SCAN_TIMEOUT_S
-        for pid in self.tree.pids():
-            if time.monotonic() > deadline:
-                return
-            with suppress(OSError), open(f"/proc/{pid}/maps", "rb") as maps:  # noqa: PTH123
-                yield from ((pid, line) for line in maps if line.endswith(b" (deleted)\n"))
-
-    def _sum_open_deleted_bytes(self, device: int) -> int:
-        """Bytes of deleted files that processes hold open.
-
-        A process that hides its descriptors counts as over any limit.
-        """
-        sizes = {}
-        for pid in self.tree.pids():
-            try:
-                for name in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 - faster than Path
-                    with suppress(OSError):
-                        status = os.stat(f"/proc/{pid}/fd/{name}")  # noqa: PTH116
-                        if stat.S_ISREG(status.st_mode) and not status.st_nlink and status.st_dev == device:
-                            sizes[status.st_ino] = status.st_blocks * 512
-            except PermissionError:
-                is_bwrap = pid == self.tree.root_pid and self.tree.has_pid_namespace
-                if is_alive(pid) and not is_bwrap:
-                    return sys.maxsize
-            except OSError:
-                continue
-        return sum(sizes.values())
+        return any(device_name in mapping.line for mapping in iterate_deleted_mappings(self.tree))
 
     def _sum_mapped_deleted_bytes(self, device: int) -> int:
         """Bytes of deleted files that processes hold only as memory mappings."""
         sizes: dict[bytes, int] = {}
         self._has_file_of_unknown_size = False
         device_name = b"%02x:%02x" % (os.major(device), os.minor(device))
-        for pid, line in self._iterate_deleted_mappings():
-            addresses, _, _, line_device, inode, *_ = line.split(None, 5)
+        for mapping in iterate_deleted_mappings(self.tree):
+            addresses, _, _, line_device, inode, *_ = mapping.line.split(None, 5)
             start, end = (int(address, 16) for address in addresses.split(b"-"))
             try:
-                status = os.stat(f"/proc/{pid}/map_files/{start:x}-{end:x}")  # noqa: PTH116
-            except PermissionError:  # only root can see the size of the file
-                if line_device == device_name:
+                status = os.stat(f"/proc/{mapping.pid}/map_files/{start:x}-{end:x}")  # noqa: PTH116
+            except OSError as error:
+                # Only root can see the size of the file, and only while the first thread is alive.
+                is_hidden = isinstance(error, PermissionError) or mapping.has_lost_first_thread
+                if is_hidden and line_device == device_name:
                     sizes[inode] = max(sizes.get(inode, 0), end - start)
                     self._has_file_of_unknown_size = True
-                continue
-            except OSError:
                 continue
             if status.st_dev == device and not status.st_nlink:
                 sizes[inode] = status.st_blocks * 512
@@ -203,7 +187,7 @@ class LimitMonitor:
 
     def _is_disk_exceeded(self) -> bool:
         started, self._free_at_last_scan = time.monotonic(), _free_disk_bytes(self.workspace)
-        deleted = self._sum_open_deleted_bytes(self._workspace_device)
+        deleted = count_open_files(self.tree, self._workspace_device).deleted_bytes
         deleted += self._sum_mapped_deleted_bytes(self._workspace_device)
         max_bytes = int(self.limits.disk_gb * BYTES_PER_GB) - deleted
         usage = DiskUsage(self.folders, max_bytes, self.limits.files)
@@ -237,31 +221,13 @@ def _free_disk_bytes(folder: Path) -> int:
 
 
 def _free_memory_bytes() -> int:
-    return _read_kilobytes("/proc/meminfo", "MemAvailable:").get("MemAvailable:", MIN_FREE_BYTES)
+    return read_kilobytes("/proc/meminfo", "MemAvailable:").get("MemAvailable:", MIN_FREE_BYTES)
 
 
 def _read_other_shared_bytes() -> int:
     """Shared memory of the machine that is not known to belong to a command of this harness."""
-    shared = _read_kilobytes("/proc/meminfo", "Shmem:").get("Shmem:", 0)
+    shared = read_kilobytes("/proc/meminfo", "Shmem:").get("Shmem:", 0)
     return shared - sum(list(_known_shared_bytes.values()))
-
-
-def _read_pss_bytes(pid: int) -> tuple[int, int]:
-    """Memory of a process, its part of what it shares included: private or from files, and shared memory."""
-    sizes = _read_kilobytes(f"/proc/{pid}/smaps_rollup", "Pss:", "Pss_Shmem:")
-    shared = sizes.get("Pss_Shmem:", 0)
-    return sizes.get("Pss:", 0) - shared, shared
-
-
-def _read_kilobytes(path: str, *names: str) -> dict[str, int]:
-    """The values of these lines of a file in /proc, in bytes."""
-    values = {}
-    with suppress(OSError, ValueError, IndexError):
-        for line in Path(path).read_text().splitlines():
-            words = line.split()
-            if words[0] in names:
-                values[words[0]] = int(words[1]) * 1024
-    return values
 
 
 def _find_memfd_device() -> int:

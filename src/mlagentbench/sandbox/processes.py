@@ -31,10 +31,23 @@ def read_proc_stat(pid: int | str) -> list[str]:
     return []
 
 
-def is_alive(pid: int) -> bool:
+def is_alive(pid: int | str) -> bool:
     """Whether a process is running, and not about to exit."""
     fields = read_proc_stat(pid)
     return bool(fields) and fields[0] not in "ZX" and not int(fields[6]) & PF_EXITING
+
+
+def find_living_thread(pid: int) -> str:
+    """The name in /proc of a thread that shows what its process holds: mostly the process itself.
+
+    A process whose first thread has exited shows nothing, although its other threads may continue.
+    """
+    if not is_alive(pid):
+        with suppress(OSError):
+            for name in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
+                if is_alive(thread := f"{pid}/task/{name}"):
+                    return thread
+    return str(pid)
 
 
 def list_process_tree(pid: int) -> list[int]:
@@ -213,7 +226,8 @@ def _is_running(pid: int) -> bool:
 
 
 def _writable_mapped_inodes(pid: int) -> Iterator[int]:
-    with suppress(OSError), open(f"/proc/{pid}/maps", "rb") as maps:  # noqa: PTH123 - many lines, many times
+    thread = find_living_thread(pid)
+    with suppress(OSError), open(f"/proc/{thread}/maps", "rb") as maps:  # noqa: PTH123 - many lines, many times
         for line in maps:
             addresses, permissions, _, _, inode, *_ = line.split(None, 5)
             if permissions.endswith(b"s") and inode != b"0" and _is_mapped_writable(pid, addresses):

@@ -3,8 +3,8 @@
 The default is to allow: the namespaces isolate, and this filter blocks what they leave open. Refused are
 calls that reach other processes, need privileges, or use kernel code that training never needs. Allowed on
 purpose: mbind, set_mempolicy and move_pages (OpenMP, torch), memfd_create (libffi, GPU drivers), io_setup
-(libaio), pidfd_open (asyncio), mknod (devices need a capability), and seccomp, landlock and mseal, which only
-take rights away.
+(libaio), pidfd_open (asyncio), mknod (devices need a capability), and seccomp and mseal, which only take
+rights away.
 """
 
 import errno
@@ -18,6 +18,7 @@ from mlagentbench.errors import SandboxFault
 _HOST_MACHINE = platform.machine()
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # AUDIT_ARCH_*, in the column order of the table
 MACHINES = tuple(_AUDIT_ARCH)
+_SHMGET_NUMBERS = {"x86_64": 29, "aarch64": 194}
 
 # Name, number on x86_64, number on aarch64 ("-": none), grouped by the reason for refusing the call.
 _TABLE = {
@@ -43,7 +44,7 @@ _TABLE = {
         sethostname 170 161, setdomainname 171 162, iopl 172 -, ioperm 173 -""",
     "depends on an argument, or must look absent so that callers fall back": """
         clone 56 220, socket 41 198, socketpair 53 199, setsockopt 54 208, ioctl 16 29, fcntl 72 25,
-        personality 135 92, clone3 435 435,
+        personality 135 92, clone3 435 435, close_range 436 436, landlock_create_ruleset 444 444,
         io_uring_setup 425 425, io_uring_enter 426 426, io_uring_register 427 427""",
 }
 
@@ -92,6 +93,8 @@ _EAFNOSUPPORT = return_errno(errno.EAFNOSUPPORT)
 _AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
 # Every CLONE_NEW* except NEWTIME, which clone() takes as part of the exit signal.
 _CLONE_NEW_FLAGS = 0x7E020000
+_CLONE_FILES, _CLONE_THREAD = 0x400, 0x10000
+_CLOSE_RANGE_UNSHARE = 2
 _F_SETLEASE = 1024
 _SOL_SOCKET, _SO_LINGER = 1, 13
 # TIOCSTI and TIOCLINUX inject keyboard input; TIOCSETD loads tty modules.
@@ -104,8 +107,16 @@ _ALLOW_TCP_AND_UDP = (
     + allow_only(2, (0, 6, 17), return_errno(errno.EPROTONOSUPPORT))
 )
 _SPECIAL_RULES = {
-    "clone": load_argument(0) + _if(_JSET, _CLONE_NEW_FLAGS, _EPERM) + ALLOW,
+    # The limit monitor sees one table of descriptors in a process. No library starts threads with their own.
+    "clone": load_argument(0)
+    + _if(_JSET, _CLONE_NEW_FLAGS, _EPERM)
+    + load_argument(0, _CLONE_FILES | _CLONE_THREAD)
+    + if_equal(_CLONE_THREAD, _EPERM)
+    + ALLOW,
+    "close_range": load_argument(2) + _if(_JSET, _CLOSE_RANGE_UNSHARE, return_errno(errno.EINVAL)) + ALLOW,
     "clone3": _ENOSYS,  # its flags are behind a pointer, which no filter can follow; glibc uses clone
+    # Rules are kernel memory without a limit, unless a cgroup counts it.
+    "landlock_create_ruleset": _ENOSYS,
     **dict.fromkeys(("io_uring_setup", "io_uring_enter", "io_uring_register"), _ENOSYS),
     "ioctl": load_argument(1) + b"".join(if_equal(request, _EPERM) for request in TERMINAL_REQUESTS) + ALLOW,
     # A lease would block the harness from reading the file.
@@ -145,9 +156,16 @@ def filtered_syscall_numbers(machine: str = _HOST_MACHINE) -> dict[str, int]:
     return {row[0]: int(row[column]) for row in rows if row[column] != "-"}
 
 
-def build_filter(machine: str = _HOST_MACHINE) -> bytes:
-    """Build the filter for an architecture."""
-    return assemble_filter(sandbox_rules(machine), machine)
+def build_filter(machine: str = _HOST_MACHINE, has_memory_cgroup: bool = True) -> bytes:
+    """Build the filter for an architecture.
+
+    Without a cgroup that counts memory, System V shared memory is refused: no process shows it once it is
+    detached.
+    """
+    rules = sandbox_rules(machine)
+    if not has_memory_cgroup:
+        rules[_SHMGET_NUMBERS[machine]] = _ENOSYS
+    return assemble_filter(rules, machine)
 
 
 def sandbox_rules(machine: str = _HOST_MACHINE) -> dict[int, bytes]:

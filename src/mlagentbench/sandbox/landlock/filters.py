@@ -14,6 +14,7 @@ from mlagentbench.sandbox.seccomp import ALLOW, NOTIFY, allow_only, if_equal, lo
 
 _HOST_MACHINE = platform.machine()
 _EPERM, _EACCES, _ENOSYS = (return_errno(code) for code in (errno.EPERM, errno.EACCES, errno.ENOSYS))
+_ENOTSUP = return_errno(errno.ENOTSUP)  # what programs that copy attributes expect from many file systems
 
 # Name, number on x86_64, number on aarch64 ("-": none).
 _REFUSED = {
@@ -29,6 +30,9 @@ _REFUSED = {
         fsetxattr 190 7, removexattr 197 14, lremovexattr 198 15, fremovexattr 199 16, setxattrat 463 463,
         removexattrat 466 466, file_setattr 469 469, utime 132 -, utimes 235 -, futimesat 261 -,
         openat2 437 437""",
+    "would show what is in extended attributes outside": """
+        getxattr 191 8, lgetxattr 192 9, fgetxattr 193 10, listxattr 194 11, llistxattr 195 12,
+        flistxattr 196 13, getxattrat 464 464, listxattrat 465 465""",
 }
 # The supervisor decides, or does it itself: names of its methods.
 _DECIDED = {
@@ -92,7 +96,11 @@ def decided_calls(machine: str = _HOST_MACHINE) -> dict[int, tuple[str, str]]:
 
 def build_command_filter(version: int, machine: str = _HOST_MACHINE) -> bytes:
     """Build the filter for a version of Landlock."""
-    refused = {number: _EPERM for table in _REFUSED.values() for number in _numbers(table, machine).values()}
+    refused = {
+        number: _ENOTSUP if "xattr" in name else _EPERM
+        for table in _REFUSED.values()
+        for name, number in _numbers(table, machine).items()
+    }
     numbers = {name: number for number, (_, name) in decided_calls(machine).items()}
     decided = dict.fromkeys(numbers.values(), NOTIFY)
     for name in ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr", "prlimit64"):
