@@ -47,15 +47,18 @@ def running_commands(mark: str) -> list[str]:
 
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_says_how_to_resume_and_leaves_nothing_running(
-    signal_number: signal.Signals, tmp_path: Path, toy: Path, cli_process: Cli, until: Until
+    signal_number: signal.Signals,
+    tmp_path: Path,
+    toy: Path,
+    cli: Cli,
+    until: Until,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / "slow.py").write_text(SLOW_AGENT)
     mark = str(tmp_path / "mark-of-this-test")
-    environment = {**os.environ, "MARK": mark}
+    monkeypatch.setenv("MARK", mark)
     command = [*HARNESS, "run", toy, "--agent", tmp_path / "slow.py", "--out", tmp_path / "run", "--json"]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    ) as harness:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as harness:
         assert harness.stderr
         assert "printed by the agent" in harness.stderr.readline()
         harness.stderr.readline()
@@ -68,9 +71,9 @@ def test_an_interrupted_run_says_how_to_resume_and_leaves_nothing_running(
     assert (harness.returncode, out) == (130, "")
     assert err == f"mlagentbench: stopped; continue with: mlagentbench resume {tmp_path / 'run'}\n"
     until(lambda: not running_commands(mark))  # the kernel takes a moment
-    assert "unfinished" in cli_process("show", tmp_path / "run").stdout
+    assert "unfinished" in cli("show", tmp_path / "run").stdout
     Path(mark).touch()
-    resumed = cli_process("resume", tmp_path / "run", "--json", env=environment)
+    resumed = cli("resume", tmp_path / "run", "--json")
     assert resumed.returncode == 0, resumed.stderr
     result = json.loads(resumed.stdout)
     assert result["ending"] == "stopped" and result["steps"] == 2

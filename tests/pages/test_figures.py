@@ -3,6 +3,7 @@
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
 
 import pytest
@@ -60,10 +61,15 @@ FIGURES: dict[str, tuple[float, Callable[[], dict[str, bytes]]]] = {
 }
 
 
-@pytest.fixture(scope="module", params=FIGURES)
+@cache
+def draw_once(name: str) -> dict[str, bytes]:
+    return FIGURES[name][1]()
+
+
+@pytest.fixture(params=FIGURES)
 def figure(request: pytest.FixtureRequest) -> tuple[float, dict[str, bytes]]:
-    width, draw = FIGURES[request.param]
-    return width, draw()
+    """The width of a figure and its files."""
+    return FIGURES[request.param][0], draw_once(request.param)
 
 
 def test_a_figure_is_as_wide_as_a_column_or_a_page(figure: tuple[float, dict[str, bytes]]) -> None:
@@ -95,8 +101,7 @@ def test_an_inline_figure_needs_no_style_attributes_and_contains_no_script(
 
 
 def test_the_same_input_gives_the_same_bytes() -> None:
-    _, draw = FIGURES["curves"]
-    assert draw() == draw()
+    assert FIGURES["curves"][1]() == draw_once("curves")
 
 
 def test_thirty_agents_have_thirty_different_styles() -> None:

@@ -129,6 +129,7 @@ def test_a_start_without_a_known_score_is_reported_and_not_judged(task, tmp_path
     assert Result.model_validate({**old, "success": False}).success is None
 
 
+@pytest.mark.usefixtures("unsaved_figures")
 def test_hard_starts_are_never_mixed_with_ordinary_runs(task, tmp_path, cli):
     for start in ("starter", "reference"):
         start_run(set_up(task, start), "expert", tmp_path / "runs" / start)

@@ -466,14 +466,28 @@ def test_a_node_that_lost_its_connection_and_returns_overwrites_nothing(
         (["--address", "auto"], "are for --on ray"),
         (["--on", "ray", "--gpu", "0"], "Pass --gpus-per-run instead of --gpu"),
         (["--on", "ray", "--cpus-per-run", "0"], "cpus: input should be greater than 0"),
-        (["--on", "ray", "--address", "ray://127.0.0.1:10001"], "Start the batch on a node of the cluster"),
-        (["--on", "ray", "--address", "nowhere"], "No Ray cluster at nowhere"),
-        (["--on", "ray", "--address", "127.0.0.1:1"], "No Ray cluster at 127.0.0.1:1: [Errno 111]"),
     ],
 )
-def test_usage_errors_are_one_line(
-    cli_process: Callable[..., Any], tmp_path: Path, toy: Path, arguments: list[str], message: str
+def test_wrong_options_are_one_line(
+    cli: Callable[..., Any], tmp_path: Path, toy: Path, arguments: list[str], message: str
 ) -> None:
-    refused = cli_process("batch", "--task", toy, "--agent", "nothing", "--out", tmp_path / "out", *arguments)
+    refused = cli("batch", "--task", toy, "--agent", "nothing", "--out", tmp_path / "out", *arguments)
+    assert refused.returncode == 2 and message in refused.stderr, refused.stderr
+    assert refused.stderr.count("\n") == 1, refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("ray://127.0.0.1:10001", "Start the batch on a node of the cluster"),
+        ("nowhere", "No Ray cluster at nowhere"),
+        ("127.0.0.1:1", "No Ray cluster at 127.0.0.1:1: [Errno 111]"),
+    ],
+)
+def test_a_wrong_address_is_one_line(
+    cli_process: Callable[..., Any], tmp_path: Path, toy: Path, address: str, message: str
+) -> None:
+    cluster = ["--on", "ray", "--address", address]
+    refused = cli_process("batch", "--task", toy, "--agent", "nothing", "--out", tmp_path / "out", *cluster)
     assert refused.returncode == 2 and message in refused.stderr, refused.stderr
     assert refused.stderr.count("\n") == 1, refused.stderr

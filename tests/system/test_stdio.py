@@ -56,10 +56,15 @@ def test_an_agent_that_prints_does_not_crash_when_standard_error_cannot_be_writt
     assert completed.returncode == 0 and json.loads(completed.stdout)["ending"] == "submitted"
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-@pytest.mark.parametrize("what", ["run", "batch"])
+ALL_CLOSED = "<&- >&- 2>&-"
+
+
+@pytest.mark.parametrize(
+    ("what", "closed"),
+    [("run", "<&-"), ("run", ">&-"), ("run", "2>&-"), ("run", ALL_CLOSED), ("batch", ALL_CLOSED)],
+)
 def test_commands_work_with_closed_standard_streams(
-    closed: str, what: str, tmp_path: Path, toy: Path
+    what: str, closed: str, tmp_path: Path, toy: Path
 ) -> None:
     task = [str(toy)] if what == "run" else ["--task", str(toy)]
     command = [
@@ -93,19 +98,21 @@ def test_an_ascii_terminal_is_shown_escapes(cli_process: Cli, tmp_path: Path, to
     assert completed.returncode == 0 and json.loads(completed.stdout)
 
 
-def test_a_terminal_width_of_zero_means_the_default_width(cli_process: Cli, toy: Path) -> None:
-    shown = [cli_process("show", toy, env={**os.environ, "COLUMNS": width}).stdout for width in ("0", "80")]
-    assert shown[0] == shown[1] != ""
+def test_a_terminal_width_of_zero_means_the_default_width(
+    cli: Cli, cli_process: Cli, toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "0")
+    shown = cli_process("show", toy).stdout
+    monkeypatch.setenv("COLUMNS", "80")
+    assert shown == cli("show", toy).stdout != ""
 
 
 def test_output_of_an_agent_is_not_part_of_the_output_of_verify(
-    cli_process: Cli, toy: Path, tmp_path: Path
+    cli: Cli, cli_process: Cli, toy: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "printing.py").write_text(PRINTING_AGENT)
-    assert (
-        cli_process("run", toy, "--agent", tmp_path / "printing.py", "--out", tmp_path / "run").returncode
-        == 0
-    )
+    run = cli("run", toy, "--agent", tmp_path / "printing.py", "--out", tmp_path / "run")
+    assert run.returncode == 0, run.stderr
     completed = cli_process("verify", "--trust-agent", "--json", tmp_path / "run")
     assert completed.returncode == 0 and all(check["holds"] for check in json.loads(completed.stdout))
 
@@ -116,14 +123,14 @@ mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && shift && exec "$@"
 
 
 def test_a_read_only_cache_is_reported_before_a_run_starts(
-    cli_process: Cli, toy: Path, tmp_path: Path
+    cli: Cli, toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = tmp_path / "cache"
     cache.mkdir()
     (cache / "runtimes").symlink_to(cache_dir() / "runtimes")
-    environment = {**os.environ, "MLAGENTBENCH_HOME": str(cache)}
+    monkeypatch.setenv("MLAGENTBENCH_HOME", str(cache))
     run = ["run", str(toy), "--agent", "baseline", "--out"]
-    assert cli_process(*run, tmp_path / "before", env=environment).returncode == 0
+    assert cli(*run, tmp_path / "before").returncode == 0
     unshare = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
     read_only = [
         *unshare,
@@ -140,17 +147,13 @@ def test_a_read_only_cache_is_reported_before_a_run_starts(
         [*run, str(tmp_path / "run")],
         ["resume", "--from-step", "1", str(tmp_path / "before")],
     ):
-        completed = subprocess.run(
-            [*read_only, *command], capture_output=True, text=True, check=False, env=environment
-        )
+        completed = subprocess.run([*read_only, *command], capture_output=True, text=True, check=False)
         assert (
             completed.returncode == 2
             and f"Cannot write to {cache}: Read-only file system" in completed.stderr
         )
     assert not (tmp_path / "run").exists() and outcome(tmp_path / "before") == ("submitted", "", 5.0)
-    doctor = subprocess.run(
-        [*read_only, "doctor"], capture_output=True, text=True, check=False, env=environment
-    )
+    doctor = subprocess.run([*read_only, "doctor"], capture_output=True, text=True, check=False)
     assert doctor.returncode == 1 and f"FAIL  cache: Cannot write to {cache}" in doctor.stdout, doctor.stderr
 
 

