@@ -1,6 +1,5 @@
 """The levels of every task of the suite: measured, in order beyond noise, and documented."""
 
-import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import pytest
 
 from mlagentbench.formatting import format_score
 from mlagentbench.grading.verdict import compute_verdict
-from mlagentbench.levels import SIGNIFICANCE_LEVEL
+from mlagentbench.levels import SIGNIFICANCE_LEVEL, compute_progress
 from mlagentbench.records import STARTS
 from mlagentbench.task import Task
 
@@ -45,9 +44,17 @@ def test_the_expert_has_the_form_of_the_reference(name):
 
 @pytest.mark.parametrize("name", TASKS)
 def test_the_guide_shows_the_levels_of_task_toml(name):
-    levels = Task.load(name).edition("open").levels
-    row = re.search(rf"^\| {re.escape(name)} \| (.*) \|$", GUIDE.partition("## Levels")[2], re.MULTILINE)
-    assert row, "no row in the section Levels"
-    expected = [format_score(levels.solution(start).mean) for start in STARTS]
-    expected.append(format_score(levels.ceiling.score) if levels.ceiling else "none")
-    assert [cell.split(" ± ")[0].split(":")[0].strip() for cell in row[1].split(" | ")][:4] == expected
+    task = Task.load(name)
+    levels = task.edition("open").levels
+    cells = [name, *(format_level(levels.solution(start)) for start in STARTS)]
+    cells.append(format_score(levels.ceiling.score) if levels.ceiling else "none")
+    cells.append(f"{compute_progress(levels.reference.mean, levels, task.config.scale):.0%}")
+    ceiling = levels.ceiling and compute_progress(levels.ceiling.score, levels, task.config.scale)
+    cells.append(f"{ceiling:.0%}" if ceiling else "-")
+    section = GUIDE.partition("## Levels")[2].partition("\n## ")[0]
+    row = next((line for line in section.splitlines() if line.startswith(f"| {name} |")), "no row")
+    assert row.rpartition(" | ")[0] == "| " + " | ".join(cells)
+
+
+def format_level(level):
+    return f"{format_score(level.mean)} ± {format_score(level.sd)} (n = {level.n})"
