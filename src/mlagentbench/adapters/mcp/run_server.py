@@ -257,5 +257,3 @@ async def _set_on_cancel(event: Event) -> None:
         await anyio.sleep_forever()
     finally:
         event.set()
-
-
