@@ -121,6 +121,16 @@ def test_the_answers_are_unreadable_from_inside(evaluate, toy):
     assert find_traces(record)[0]["rewards"]["verdict"]["score"] == 0
 
 
+def test_a_policy_that_kills_its_program_has_a_reward_and_cannot_void_the_episode(evaluate, toy, tmp_path):
+    kill = "for p in $(ls /proc | grep -x '[0-9]*'); do [ $p = 1 ] || [ $p = $$ ] || kill -9 $p; done"
+    with Policy(kill) as policy:
+        (record,) = evaluate(policy, [str(toy)])
+    (trace,) = find_traces(record)
+    assert trace["rewards"]["verdict"]["score"] == 0 and not trace["errors"]
+    (run,) = (tmp_path / "runs").iterdir()
+    assert RunFolder(run).result.ending == "submitted"
+
+
 def test_only_the_port_of_the_policy_can_be_reached(evaluate, toy):
     with FakeProvider() as other:
         port = other.server_address[1]

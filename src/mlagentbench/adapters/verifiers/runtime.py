@@ -26,6 +26,8 @@ from mlagentbench.sandbox.programs import endpoint_bridge
 from mlagentbench.system.cache import temporary_dir
 
 PROGRAM_PACKAGES = "/opt/program-packages"
+PROGRAM_PYTHON = f"{PROGRAM_PACKAGES}/bin/python"
+SIGNAL_EXIT_CODES = range(129, 160)
 RELAY_FOLDER, BRIDGE = "/opt/relay", "/opt/bridge.py"
 MAX_READ_BYTES = 64 << 20
 SCRIPT_METADATA = re.compile(r"^# /// script\n((?:#.*\n)*?)# ///$", re.MULTILINE)
@@ -74,7 +76,12 @@ class BubblewrapRuntime(VerifiersRuntime):  # type: ignore[misc]  # verifiers is
             result = await self._commands.execute(argv, None, self.process_env(env))
         except (Fault, OSError) as error:
             raise SandboxError(str(error)) from error
-        return ProgramResult(result.exit_code, result.stdout, result.stderr)
+        exit_code = result.exit_code
+        # The policy's commands can kill the agent's program, and so can a limit that they exceed. As an error
+        # it would leave the episode without a reward, and a policy could choose which episodes count.
+        if exit_code in SIGNAL_EXIT_CODES and argv[0] == PROGRAM_PYTHON and self._relay.answered:
+            exit_code = 0
+        return ProgramResult(exit_code, result.stdout, result.stderr)
 
     async def run_background(self, argv: list[str], env: dict[str, str], log: str) -> None:
         """Start a command that runs until the end of the episode."""
@@ -103,7 +110,7 @@ class BubblewrapRuntime(VerifiersRuntime):  # type: ignore[misc]  # verifiers is
         await self._mount_packages(await asyncio.to_thread(install_dependencies, text))
         path = f"{self.scripts_dir}/{sha256(text.encode()).hexdigest()}.py"
         await self.write(path, text.encode())
-        return [f"{PROGRAM_PACKAGES}/bin/python", path]
+        return [PROGRAM_PYTHON, path]
 
     async def _mount_packages(self, folder: Path) -> None:
         mount = (folder, PROGRAM_PACKAGES)
