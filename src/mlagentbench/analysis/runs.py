@@ -62,8 +62,9 @@ class Run:
     @property
     def never_started(self) -> bool:
         """Whether an external program failed before the model had answered it."""
-        is_fault = self.result is not None and self.result.ending == "fault"
-        return is_fault and self.result.note.startswith(ProgramFault.__name__)
+        if self.result is None or self.result.ending != "fault":
+            return False
+        return self.result.note.startswith(ProgramFault.__name__)
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
