@@ -27,6 +27,8 @@ from mlagentbench.runner.run import execute_run, open_environment, populate_work
 from mlagentbench.runner.setup import Setup, prepare_setup
 from mlagentbench.system.progress import ignore_progress
 
+# Threads of BLAS wait actively, on cores that other workers need. Nothing above imports numpy.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Garbage collection would visit the objects of all imported modules again and again.
 gc.disable()
 # A shell that starts the tests in the background makes them ignore Ctrl-C, and so every process they start.
