@@ -22,9 +22,16 @@ from mlagentbench.runtimes.base import find_runtime
 from mlagentbench.system.progress import ignore_progress
 
 RANDOM = np.random.default_rng(1)
+RANDOM_STATE = RANDOM.bit_generator.state
 DIGITS_FILE = find_runtime("tabular").packages / "sklearn" / "datasets" / "data" / "digits.csv.gz"
 Array = Any
 Change = Callable[[Array], Array]
+
+
+@pytest.fixture(autouse=True)
+def same_random_numbers() -> None:
+    """Every test draws the same numbers, whatever ran before it in this process."""
+    RANDOM.bit_generator.state = RANDOM_STATE
 
 
 @pytest.fixture(scope="module")

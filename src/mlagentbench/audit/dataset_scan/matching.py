@@ -1,5 +1,6 @@
 """Rates at which rows, images and texts of a task are found in another data set."""
 
+import math
 import re
 from functools import cached_property
 
@@ -13,6 +14,7 @@ SMALLEST_VALUE = 1e-9  # smaller ones are zero
 MIN_ROW_OVERLAP = 0.95  # of the values of a row
 MIN_DISTINCT_VALUES = 4  # of a row, besides the commonest value of the data set
 MAX_WIDTH_RATIO = 3  # between the columns of two tables
+MIN_STANDARD_ERRORS = 2.5  # between the rates of rows and of the control
 MIN_CORRELATION = 0.985
 MIN_CORRELATED_COLUMNS = 16
 MAX_EXTRA_COLUMNS = 3  # such as an id and a label
@@ -79,10 +81,20 @@ def match_rows(task_rows: Array, known: KnownRows) -> float:
     plain = _without_ids(rows)
     scaled = plain * (np.abs(known.rows).max() / (np.abs(plain).max(initial=0.0) or 1.0))
     variants = [rows, scaled, known.rows.max() - scaled] if plain.shape[1] >= 2 else [rows]
-    rates = [
-        _contained_rate(each, known) - _contained_rate(_shuffle_columns(each), known) for each in variants
+    rates = [_contained_rate(each, known) for each in variants]
+    controls = [_contained_rate(_shuffle_columns(each), known) for each in variants]
+    differences = [
+        _significant_difference(rate, control, len(rows))
+        for rate, control in zip(rates, controls, strict=True)
     ]
-    return max(*rates, _correlated_rate(rows, known.rows))
+    return max(*differences, _correlated_rate(rows, known.rows))
+
+
+def _significant_difference(rate: float, control: float, count: int) -> float:
+    """The difference of two rates among `count` rows each; 0 if it may be chance."""
+    variance = (rate * (1 - rate) + control * (1 - control)) / count
+    difference = rate - control
+    return difference if difference > MIN_STANDARD_ERRORS * math.sqrt(variance) else 0.0
 
 
 def _contained_rate(rows: Array, known: KnownRows) -> float:
