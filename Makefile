@@ -31,13 +31,16 @@ APT := apt_install() { \
   $$sudo apt-get update -qq && $$sudo apt-get install -y -qq --no-install-recommends $$1 >/dev/null; }; apt_install
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-as-user test-all test-bridges test-agents test-setup check docs format prepare prove audit soak fuzz bench growth gpu-check gallery lock audit-packages bubblewrap chromium clean
+.PHONY: help run setup test test-as-user test-all test-bridges test-agents test-setup check docs format prepare prove audit soak fuzz bench growth gpu-check gallery lock audit-packages bubblewrap chromium clean
 
 help:  ## show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
 
-run: .venv/installed bubblewrap  ## set up, run the tuner agent on house-price, print the verdict
+run: setup  ## set up, run the tuner agent on house-price, print the verdict
 	@$(BIN)/mlagentbench run house-price --agent tuner --steps 24
+
+setup:  # the packages of Debian and those of Python at the same time
+	@$(MAKE) --no-print-directory -j2 .venv/installed bubblewrap
 
 test: test-setup  ## set up, then run the tests
 	@echo "make: running the tests"

@@ -291,7 +291,7 @@ def _translate_os_errors(given_path: str) -> Iterator[None]:
 
 
 def _overwrite(walker: TreeWalker, path: str, content: bytes) -> bool:
-    """Write a file in place, if its blocks have the space and no other name of it would change as well."""
+    """Write a file in place, if its blocks have the space, it has one name and its mode stays as it is."""
     folder, _, name = path.rpartition("/")
     flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
@@ -301,7 +301,8 @@ def _overwrite(walker: TreeWalker, path: str, content: bytes) -> bool:
     try:
         status = os.fstat(fd)
         fits = 0 < len(content) <= min(status.st_blocks * BYTES_PER_BLOCK, MAX_OVERWRITE_BYTES)
-        if not fits or status.st_nlink != 1 or not stat.S_ISREG(status.st_mode):
+        is_plain = stat.S_ISREG(status.st_mode) and not stat.S_IMODE(status.st_mode) & ~PERMISSION_BITS
+        if not fits or not is_plain or status.st_nlink != 1:
             return False
         write_all(fd, content)
         if status.st_size > len(content):
