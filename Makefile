@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 LOCKED := --require-hashes --no-deps --only-binary :all:
 TIDY := 2>&1 | { grep -v '^WARNING: Location' || true; }
 # uv downloads in parallel; pip is the fallback, for example where only pip knows the package index.
-INSTALL := install() { $(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python "$$@" 2>/dev/null || $(PIP) install -q "$$@" $(TIDY); }; install
+INSTALL := install() { $(BIN)/uv pip install -q --python $(BIN)/python "$$@" 2>/dev/null || $(PIP) install -q "$$@" $(TIDY); }; install
 LOCK := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
   --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
 AUDIT := $(BIN)/pip-audit --strict --progress-spinner off --disable-pip $(SERVICE)
@@ -141,6 +141,7 @@ chromium:
 	@$(PIP) install -q $(LOCKED) -r requirements/uv.txt $(TIDY)
 	@$(INSTALL) $(LOCKED) -r requirements/run.txt
 	@$(INSTALL) --no-deps --no-build-isolation -e .
+	@$(BIN)/python -c 'import sys; from pathlib import Path; from mlagentbench.runtimes.bytecode import compile_packages; compile_packages(Path(".venv/lib"), sys.executable)'
 	@$(BIN)/mlagentbench --help >/dev/null && touch $@
 
 .venv/installed-dev: .venv/installed requirements/dev.txt

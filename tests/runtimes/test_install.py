@@ -25,6 +25,7 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     with zipfile.ZipFile(folder / "tiny-1.0-py3-none-any.whl", "w") as wheel:
         wheel.writestr("tiny.py", "ANSWER = 42\n")
+        wheel.writestr("tests/check_tiny.py", "ANSWER = 42\n")
         wheel.writestr("tiny-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
         tags = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
         wheel.writestr("tiny-1.0.dist-info/WHEEL", tags)
@@ -103,6 +104,7 @@ def test_locked_packages_are_installed_with_uv_and_compiled(install_locked: Inst
         os.umask(umask)
     assert (target / "tiny.py").read_text() == "ANSWER = 42\n"
     assert list(target.glob("__pycache__/tiny.*.pyc")) and not (target / ".lock").exists()
+    assert not list(target.glob("tests/__pycache__"))  # nobody imports the tests of packages
     for path in (target, *target.rglob("*")):
         assert path.stat().st_mode & 0o044 == 0o044, path
         assert path.is_dir() or path.stat().st_nlink == 1, path  # nothing is shared with the cache of uv

@@ -116,6 +116,32 @@ def test_unusual_names_are_handled_like_any_other(root: Path, name: str) -> None
     assert names(root) == ["folder"]
 
 
+@pytest.mark.parametrize("content", [b"", b"shorter", b"a longer text than before", b"x" * 200_000])
+def test_a_rewritten_file_has_exactly_the_new_content(root: Path, content: bytes) -> None:
+    workspace = Workspace(root)
+    workspace.write("notes.txt", b"the old notes")
+    workspace.write("notes.txt", content)
+    assert (root / "notes.txt").read_bytes() == content
+    assert [path.name for path in root.iterdir()] == ["notes.txt"]
+
+
+def test_a_small_file_is_rewritten_without_a_new_inode(root: Path) -> None:
+    workspace = Workspace(root)
+    workspace.write("notes.txt", b"the old notes")
+    inode = (root / "notes.txt").stat().st_ino
+    workspace.write("notes.txt", b"new")
+    assert (root / "notes.txt").stat().st_ino == inode
+
+
+def test_rewriting_a_file_changes_no_other_name_of_it(root: Path) -> None:
+    workspace = Workspace(root)
+    workspace.write("questions.csv", b"the old questions")
+    (root / "link.csv").hardlink_to(root / "questions.csv")
+    workspace.write("link.csv", b"new")
+    assert (root / "questions.csv").read_bytes() == b"the old questions"
+    assert (root / "link.csv").read_bytes() == b"new"
+
+
 def test_a_rewritten_file_keeps_its_mode_but_never_a_set_uid_bit(root: Path) -> None:
     workspace = Workspace(root)
     workspace.write("run.sh", b"old")

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from mlagentbench.errors import SandboxFault
+from mlagentbench.runtimes.bytecode import compile_packages
 from mlagentbench.runtimes.locks import PIP_COMMAND, pip_command
 from mlagentbench.system.cache import cache_dir
 from mlagentbench.system.progress import ProgressCallback
@@ -87,18 +88,18 @@ def _install_with_uv(arguments: Sequence[str], target: Path, progress: ProgressC
     if settings is None:
         return False
     options = ["--no-config", "--no-progress", "--python", python, "--target", str(target)]
-    # Files are copied, so that the runtime shares none with uv's cache, and compiled, since it is read-only
-    # later.
-    options += ["--link-mode", "copy", "--compile-bytecode", *uv_options(settings)]
+    # Files are copied, so that the runtime shares none with uv's cache.
+    options += ["--link-mode", "copy", *uv_options(settings)]
     command = [sys.executable, "-m", "uv", "pip", "install", *options, *arguments]
     with _start(command, uv_environment(settings)) as uv:
         for line in _read_lines(uv):
-            if line.startswith(("Resolved", "Prepared", "Installed", "Bytecode")):
+            if line.startswith(("Resolved", "Prepared", "Installed")):
                 progress(f"  {line[0].lower()}{line[1:]}")
     if uv.returncode != 0:
         shutil.rmtree(target, ignore_errors=True)
         return False
     (target / ".lock").unlink(missing_ok=True)
+    progress(f"  compiled {compile_packages(target, python)} files")
     return True
 
 
