@@ -235,7 +235,7 @@ def walk(folder: str) -> None:
 
 
 def hash_and_copy(source: Path, target: Path) -> None:
-    """The lower bound of a first snapshot: read, hash and write every file."""
+    """A first snapshot by hand: read, hash and write every file, one after another."""
     target.mkdir()
     for folder, _, names in os.walk(source):
         for name in names:
