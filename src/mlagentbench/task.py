@@ -309,7 +309,7 @@ def _read_config(path: Path) -> TaskConfig:
 def describe_validation_error(error: ValidationError) -> str:
     """Describe what is wrong with a record in one line; an unknown key first: a typo explains the rest."""
     first = min(error.errors(), key=lambda detail: detail["type"] != "extra_forbidden")
-    where = ".".join(str(part) for part in first["loc"]) or "it"
+    where = "".join(f"{part}." for part in first["loc"]).removesuffix(".")
     what = "no such key" if first["type"] == "extra_forbidden" else first["msg"].lower()
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return f"{to_single_line(where)}: {to_single_line(what)}{more}"
+    return f"{to_single_line(where)}{': ' if where else ''}{to_single_line(what)}{more}"

@@ -146,12 +146,13 @@ class Filling(Agent):
 """
 RUN_ON_A_SMALL_DISK = """
 set -u
-mount -t tmpfs -o size=600k tmpfs "$1/disk"
+mount -t tmpfs -o size=50m tmpfs "$1/disk"
+head -c 50600k /dev/zero >"$1/disk/filler"  # leaves 600 kB; an ordinary user cannot make the disk larger later
 "$2" -m mlagentbench run "$3" --agent "$1/filling.py" --sandbox none --out "$1/disk/run" --json \
     >"$1/out1" 2>"$1/err1"
 echo $? >"$1/code1"
 cp "$1/disk/run/trace.jsonl" "$1/trace1"
-mount -o remount,size=50m "$1/disk"
+rm "$1/disk/filler"
 "$2" -m mlagentbench show "$1/disk/run" >"$1/shown"
 "$2" -m mlagentbench resume "$1/disk/run" --json >"$1/out2" 2>"$1/err2"
 echo $? >"$1/code2"

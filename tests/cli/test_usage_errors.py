@@ -49,8 +49,12 @@ def test_mistakes_are_one_line_and_exit_code_two(
             " Choose another model, or an agent that reads its actions from text, such as act."
         ),
         ("run", toy, "--set", "steps"): "--set takes NAME=VALUE; 'steps' has no '='.",
-        ("run",): "TASK",
-        ("dance",): "dance",
+        ("run", toy, "--agent", "act", "--model", "scripted"): "Pass --model scripted:FILE.",
+        ("run",): "Missing argument 'TASK'. See: mlagentbench run --help",
+        ("dance",): "No such command 'dance'. See: mlagentbench --help",
+        ("rnu",): "Did you mean 'run'?",
+        ("check", tmp_path / "nowhere"): "No such task: ",
+        ("check", "house-price", "--edition", "pocket"): "has no edition 'pocket'. Available: ",
         ("list", "unicorns"): (
             "No such list: 'unicorns'. Available: tasks, agents, actions, models, runtimes."
         ),
@@ -85,7 +89,8 @@ def test_an_invalid_task_toml_is_one_line(usage_error: UsageErrorOf, variant: Ca
 def test_a_damaged_run_is_one_line(usage_error: UsageErrorOf, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "run.json").write_bytes(content)
     for command in ("resume", "grade", "verify", "show"):
-        assert "run.json is damaged" in usage_error(command, tmp_path)
+        message = usage_error(command, tmp_path)
+        assert "run.json is damaged: " in message and ": it: " not in message
 
 
 def test_a_run_of_a_newer_version_and_a_damaged_result_are_one_line(

@@ -229,6 +229,8 @@ def test_podman_needs_no_root(run: ScriptRunner) -> None:
         run, "print('started', flush=True)\nwhile True: pass", 1.5, "podman", before
     )
     assert endless["limit"] == "time" and "started" in str(endless["text"])
+    bomb = "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass\n"
+    assert test_unprivileged_harness.as_user(run, bomb, 20, "podman", before)["limit"] == "processes"
     assert run.survivors() == []
     # What podman stored belongs to users that exist in the container only.
     subprocess.run(["rm", "-rf", str(home)], check=True)

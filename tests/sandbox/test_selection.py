@@ -9,9 +9,25 @@ from script_runner import ScriptRunner, require_cleanup
 
 from mlagentbench.errors import UsageError
 from mlagentbench.sandbox.base import SandboxSpec
-from mlagentbench.sandbox.selection import create_sandbox
+from mlagentbench.sandbox.selection import create_sandbox, find_unprivileged_uids
 
 PAGE = Path(__file__).parents[2] / "docs" / "extend" / "sandbox.md"
+
+
+MAPS = {
+    "of the machine": ("0 0 4294967295", range(1_900_000_000, 1_901_000_000)),
+    "of a container": ("0 100000 65536", range(32768, 65534)),
+    "of rootless podman": ("0 1001 1\n1 100000 65536", range(32769, 65535)),
+    "of one user": ("0 1001 1", range(0)),
+}
+
+
+@pytest.mark.parametrize("users", MAPS)
+def test_commands_have_users_that_exist_among_those(users: str, tmp_path: Path) -> None:
+    text, expected = MAPS[users]
+    for name in ("uid_map", "gid_map"):
+        (tmp_path / name).write_text(f"{text}\n")
+    assert find_unprivileged_uids(tmp_path) == expected
 
 
 @pytest.fixture

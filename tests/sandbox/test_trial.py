@@ -2,9 +2,10 @@
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
 
 import pytest
 
@@ -13,7 +14,7 @@ from mlagentbench.sandbox import trial
 from mlagentbench.sandbox.landlock.kernel import landlock_version
 from mlagentbench.sandbox.selection import create_sandbox
 
-Cli = Callable[..., "CompletedProcess[str]"]
+Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 needs_landlock = pytest.mark.skipif(not landlock_version(), reason="this kernel has no Landlock")
 
 
@@ -55,6 +56,20 @@ def test_auto_takes_landlock_where_bubblewrap_does_not_work() -> None:
     assert create_sandbox("auto").name == "landlock"
 
 
+@needs_landlock
+def test_auto_takes_landlock_where_root_has_no_other_users(tmp_path: Path) -> None:
+    """As in a container that maps one user."""
+    code = "from mlagentbench.sandbox.trial import choose_sandbox_name; print(choose_sandbox_name(''))"
+    in_namespace = subprocess.run(
+        ["unshare", "--user", "--map-root-user", sys.executable, "-c", code],
+        env={**os.environ, "MLAGENTBENCH_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert in_namespace.stdout == "landlock\n", in_namespace.stderr
+
+
 @pytest.mark.usefixtures("broken_bwrap")
 def test_auto_never_takes_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mlagentbench.sandbox.landlock.sandbox.landlock_version", lambda: 0)
@@ -92,6 +107,8 @@ def test_a_command_that_fails_inside_is_a_fault(monkeypatch: pytest.MonkeyPatch)
     ("reason", "files", "remedy"),
     [
         ("bubblewrap is not installed", {}, "without sudo: apt-get download bubblewrap"),
+        ("root: a sandbox needs the uid of an unprivileged user", {}, "as an ordinary user"),
+        ("crun: cgroups in hybrid mode not supported", {}, 'runtime = "runc"'),
         ("bwrap: Can't mount proc on /newroot/proc", {}, "systempaths=unconfined"),
         (
             "bwrap: setting up uid map: Permission denied",

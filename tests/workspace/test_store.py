@@ -668,7 +668,9 @@ def apply_operation(root: Path, operation: str, path: str, argument: object) -> 
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(argument)  # type: ignore[arg-type]
             case "mode" if not target.is_symlink():
-                target.chmod(argument)  # type: ignore[arg-type]
+                # Only root can look into a folder without the permission to enter it.
+                owner_access = 0o700 if target.is_dir() and os.geteuid() != 0 else 0
+                target.chmod(argument | owner_access)  # type: ignore[operator]
             case "folder":
                 target.mkdir(parents=True, exist_ok=True)
             case "link":

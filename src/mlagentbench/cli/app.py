@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -97,7 +97,16 @@ def main() -> None:
             exit_with_error(str(error), 2)
         if not hasattr(error, "format_message"):
             raise
-        exit_with_error(error.format_message(), 2)  # typer's own error, whose class it does not export
+        exit_with_error(_describe_parser_error(error), 2)
+
+
+def _describe_parser_error(error: Any) -> str:
+    """The message of typer's own errors, whose classes it does not export, with what to do."""
+    message: str = error.format_message()
+    context = getattr(error, "ctx", None)
+    if context is None or any(hint in message for hint in ("Did you mean", "Possible options")):
+        return message
+    return f"{message.removesuffix('.')}. See: {context.command_path} --help"
 
 
 def normalize_arguments(arguments: list[str]) -> list[str]:

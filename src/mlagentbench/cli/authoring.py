@@ -55,7 +55,10 @@ def check(
     from mlagentbench.authoring.task_checks import TASK_CHECKS
     from mlagentbench.formatting import format_duration, print_progress
     from mlagentbench.system.stop_token import interrupt_on_sigterm
+    from mlagentbench.task import Task
 
+    if not Path(task).is_dir():
+        Task.load(task).edition(edition)  # a wrong name is a mistake of the user, not of a task
     outcomes = []
     with interrupt_on_sigterm(), TaskUnderTest(task, edition, sandbox, print_progress) as subject:
         for outcome in run_contract(TASK_CHECKS, subject, quick):

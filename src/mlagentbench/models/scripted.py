@@ -17,6 +17,8 @@ class Scripted(Model):
 
     def __init__(self, argument: str = "") -> None:
         super().__init__(argument)
+        if not argument:
+            raise UsageError("The model scripted needs a file of replies. Pass --model scripted:FILE.")
         try:
             text = Path(argument).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:

@@ -111,7 +111,8 @@ class ContainerSandbox(Sandbox):
         nproc = DEFAULT_MAX_PROCESSES if hard == resource.RLIM_INFINITY else min(DEFAULT_MAX_PROCESSES, hard)
         processes = spec.limits.processes
         if not cgroup.folders and not self._engine_can_limit:
-            nproc = min(nproc, processes)
+            # One more than allowed, so that the limit monitor can tell a fork bomb.
+            nproc = min(nproc, processes + 1)
         ulimits = ["--ulimit", f"nproc={nproc}:{nproc}"]
         ulimits += ["--ulimit", f"nofile={MAX_OPEN_FILES}:{MAX_OPEN_FILES}"]
         if cgroup.folders or not self._engine_can_limit:

@@ -1,6 +1,7 @@
 """Selects the sandbox by name, and the user that commands run as."""
 
 import os
+from pathlib import Path
 
 from blake3 import blake3
 
@@ -51,10 +52,31 @@ def create_sandbox(name: str, gpu: str = "") -> Sandbox:
 
 
 def choose_unprivileged_uid(purpose: str) -> int | None:
-    """The user that commands run as if the harness is root, else None.
+    """The user that commands run as if the harness is root and has other users, else None.
 
     Each purpose (such as one run) has its own user, so that runs cannot touch each other's files.
     """
-    if os.geteuid() != 0:
+    uids = find_unprivileged_uids() if os.geteuid() == 0 else range(0)
+    if not uids:
         return None
-    return FIRST_UID + int.from_bytes(blake3(purpose.encode()).digest(length=4)) % UID_COUNT
+    return uids[int.from_bytes(blake3(purpose.encode()).digest(length=4)) % len(uids)]
+
+
+def find_unprivileged_uids(proc_self: Path = Path("/proc/self")) -> range:
+    """The users that root can give commands; none in a container whose root has no other users.
+
+    Root in a user namespace has the users that are mapped into it, often 65,536: the upper half is used,
+    without the two that mean "nobody".
+    """
+    uids = range(FIRST_UID, FIRST_UID + UID_COUNT)
+    for name in ("uid_map", "gid_map"):
+        mapped = [_parse_mapped_ids(line) for line in (proc_self / name).read_text().splitlines()]
+        if uids and not any(uids[0] in ids and uids[-1] in ids for ids in mapped):
+            largest = max(mapped, key=len)
+            uids = range(largest.start + len(largest) // 2, largest.stop - 2)
+    return uids
+
+
+def _parse_mapped_ids(line: str) -> range:
+    first, _, count = map(int, line.split())
+    return range(first, first + count)

@@ -136,6 +136,16 @@ def find_remedy(reason: str, root: Path = Path("/")) -> str:
     """
     if "bubblewrap is not installed" in reason:
         return f"Or, {WITHOUT_ROOT}."
+    if "uid of an unprivileged user" in reason:
+        return (
+            "Root has no other users in this container (/proc/self/uid_map). "
+            "Run the harness as an ordinary user, or use --sandbox landlock."
+        )
+    if "hybrid" in reason:
+        return (
+            "crun supports no mix of cgroups versions 1 and 2. Install runc, and write "
+            'runtime = "runc" under [engine] in containers.conf.'
+        )
     if "mount proc" in reason or "remount" in reason:
         return (
             "This container hides parts of /proc, so no other /proc can be mounted. Start it with "

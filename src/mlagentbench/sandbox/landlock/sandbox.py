@@ -22,6 +22,7 @@ from mlagentbench.sandbox.landlock.kernel import READ, WRITE, landlock_version
 from mlagentbench.sandbox.landlock.rules import readable_rules
 from mlagentbench.sandbox.launcher import shared_launcher
 from mlagentbench.sandbox.processes import count_threads
+from mlagentbench.sandbox.selection import find_unprivileged_uids
 
 MAX_OTHER_PROCESSES = 64  # that the user may start while a command runs, before its own forks are refused
 NOT_ISOLATED = (
@@ -54,8 +55,8 @@ class LandlockSandbox(Sandbox):
 
     @property
     def uses_separate_user(self) -> bool:
-        """Root can only give commands another user if that user can be given access to its files."""
-        return shared_launcher().has_private_mounts
+        """Root can only give commands another user if there is one that can be given access to its files."""
+        return shared_launcher().has_private_mounts and bool(find_unprivileged_uids())
 
     @property
     def limitations(self) -> tuple[str, ...]:
