@@ -82,6 +82,8 @@ def draw_axis(axis: str, points: list[Point], path: Path) -> None:
             low, high = panel.get_ylim()
             if high / low < 30:  # a curve that hardly changes must not look as if it did
                 panel.set_ylim(low / 5, high * 5)
+            elif len(curves) > 2:  # leaves room for the legend
+                panel.set_ylim(low, high * 50)
             panel.grid(color=INK_COLOR, alpha=0.25)
             panel.legend()
         figure.savefig(path, metadata={"Date": None})
