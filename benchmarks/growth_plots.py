@@ -77,7 +77,7 @@ def draw_axis(axis: str, points: list[Point], path: Path) -> None:
                 draw_ideal(panel, measured, simulated)
             panel.set(xscale="log", yscale="log", xlabel=AXIS_TITLES[axis], ylabel=title)
             for direction in (panel.xaxis, panel.yaxis):
-                direction.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+                direction.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.9g}"))
                 direction.set_minor_formatter(FuncFormatter(lambda value, _: ""))
             low, high = panel.get_ylim()
             if high / low < 30:  # a curve that hardly changes must not look as if it did
