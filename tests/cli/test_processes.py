@@ -147,7 +147,7 @@ class Filling(Agent):
 RUN_ON_A_SMALL_DISK = """
 set -u
 mount -t tmpfs -o size=50m tmpfs "$1/disk"
-head -c 50600k /dev/zero >"$1/disk/filler"  # leaves 600 kB; an ordinary user cannot make the disk larger later
+head -c 50600k /dev/zero >"$1/disk/filler"  # leaves 600 kB; only root could enlarge the disk later
 "$2" -m mlagentbench run "$3" --agent "$1/filling.py" --sandbox none --out "$1/disk/run" --json \
     >"$1/out1" 2>"$1/err1"
 echo $? >"$1/code1"
@@ -158,6 +158,16 @@ rm "$1/disk/filler"
 echo $? >"$1/code2"
 cp "$1/disk/run/trace.jsonl" "$1/trace2"
 """
+
+
+def test_a_skeleton_that_does_not_fit_on_the_disk_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
+    unshare = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
+    script = 'mount -t tmpfs -o size=8k tmpfs "$1" && "$2" -m mlagentbench new task "$1/mine"; ls "$1"'
+    command = [*unshare, "sh", "-c", script, "sh", tmp_path, sys.executable]
+    completed = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert completed.stdout == ""
+    assert completed.stderr.startswith(f"mlagentbench: Cannot write {tmp_path}/mine: ")
+    assert "No space left on device" in completed.stderr and completed.stderr.count("\n") == 1
 
 
 def test_a_full_disk_is_a_fault_that_loses_no_step(tmp_path: Path, toy: Path) -> None:

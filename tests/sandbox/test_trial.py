@@ -136,5 +136,16 @@ def test_every_cause_has_a_remedy(reason: str, files: dict[str, str], remedy: st
     assert remedy in trial.find_remedy(reason, tmp_path)
 
 
+def test_a_full_disk_is_not_taken_for_a_broken_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mlagentbench.sandbox.limit_monitor._free_disk_bytes", lambda folder: 0)
+    trial.choose_sandbox_name.cache_clear()
+    trial.require_working.cache_clear()
+    for name in ("auto", "bwrap"):
+        with pytest.raises(UsageError, match=r"^Less than 1 GB is free .* or set MLAGENTBENCH_HOME"):
+            trial.choose_sandbox_name("") if name == "auto" else trial.require_working(name, "")
+
+
 def test_other_failures_have_no_remedy(tmp_path: Path) -> None:
+    (tmp_path / ".dockerenv").touch()
+    assert trial.find_remedy("[Errno 28] No space left on device", tmp_path) == ""
     assert trial.find_remedy("execvp: argument list too long", tmp_path) == ""

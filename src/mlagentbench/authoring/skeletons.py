@@ -24,7 +24,10 @@ def create_task(folder: Path) -> Path:
     try:
         shutil.copytree(TEMPLATES_DIR / "task", folder, ignore=shutil.ignore_patterns("__pycache__"))
     except OSError as error:
-        raise UsageError(f"Cannot write {folder}: {error.strerror}") from error
+        shutil.rmtree(folder, ignore_errors=True)
+        # Of several files, the error has a source, a target and a reason each.
+        reason = error.strerror or error.args[0][0][2]
+        raise UsageError(f"Cannot write {folder}: {reason}") from error
     return folder
 
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from mlagentbench.errors import BenchError, SandboxFault, UsageError
 from mlagentbench.runtimes.base import PYTHON_NAME, Runtime
 from mlagentbench.sandbox.base import Sandbox, SandboxSpec
+from mlagentbench.sandbox.limit_monitor import require_free_disk
 from mlagentbench.sandbox.output import CommandOutput
 from mlagentbench.sandbox.selection import choose_unprivileged_uid, create_sandbox
-from mlagentbench.system.cache import temporary_dir
+from mlagentbench.system.cache import cache_dir, temporary_dir
 
 log = logging.getLogger(__name__)
 
@@ -95,6 +96,7 @@ def require_working(name: str, gpu: str) -> None:
         UsageError: It does not work on this machine; the message says what to do.
     """
     if name != "none":
+        _require_free_cache()
         try:
             try_sandbox(create_sandbox(name, gpu))
         except SandboxFault as fault:
@@ -108,6 +110,7 @@ def choose_sandbox_name(gpu: str) -> str:
     Raises:
         UsageError: None works; the message says why, and what to do.
     """
+    _require_free_cache()
     reasons = []
     for name in STRONGEST_FIRST:
         try:
@@ -119,6 +122,16 @@ def choose_sandbox_name(gpu: str) -> str:
             return name
     explanation = " ".join(reasons)
     raise UsageError(f"No sandbox works on this machine. {explanation} --sandbox none isolates nothing.")
+
+
+def _require_free_cache() -> None:
+    """Raise if no sandbox could work because the disk is full."""
+    try:
+        require_free_disk(cache_dir())
+    except SandboxFault as fault:
+        raise UsageError(
+            f"{fault} Free some, or set MLAGENTBENCH_HOME to a folder on another disk."
+        ) from fault
 
 
 def _explain(reason: str) -> str:
@@ -152,7 +165,7 @@ def find_remedy(reason: str, root: Path = Path("/")) -> str:
             "--security-opt systempaths=unconfined (podman: --security-opt unmask=ALL), "
             "or use --sandbox landlock."
         )
-    denied = ("namespace", "uid map", "Operation not permitted", "Permission denied", "No space left")
+    denied = ("namespace", "uid map", "Operation not permitted", "Permission denied")
     if not any(text in reason for text in denied):
         return ""
     return " ".join(_namespace_remedies(root)) or "Use --sandbox landlock."
