@@ -28,6 +28,7 @@ from mlagentbench.sandbox.limit_monitor import require_free_disk
 
 MAX_OPEN_FILES = 4096  # per process
 DEFAULT_MAX_PROCESSES = 32768  # where the machine itself sets no lower limit
+ENGINE_PROCESSES = 64  # and threads, of rootless podman itself, with room to spare
 
 
 class ContainerSandbox(Sandbox):
@@ -111,8 +112,8 @@ class ContainerSandbox(Sandbox):
         nproc = DEFAULT_MAX_PROCESSES if hard == resource.RLIM_INFINITY else min(DEFAULT_MAX_PROCESSES, hard)
         processes = spec.limits.processes
         if not cgroup.folders and not self._engine_can_limit:
-            # One more than allowed, so that the limit monitor can tell a fork bomb.
-            nproc = min(nproc, processes + 1)
+            # More than allowed, so that the limit monitor can tell a fork bomb: the engine counts as well.
+            nproc = min(nproc, processes + ENGINE_PROCESSES)
         ulimits = ["--ulimit", f"nproc={nproc}:{nproc}"]
         ulimits += ["--ulimit", f"nofile={MAX_OPEN_FILES}:{MAX_OPEN_FILES}"]
         if cgroup.folders or not self._engine_can_limit:
