@@ -10,6 +10,8 @@ LOCKED := --require-hashes --no-deps --only-binary :all:
 TIDY := 2>&1 | { grep -v '^WARNING: Location' || true; }
 # uv downloads in parallel; pip is the fallback, for example where only pip knows the package index.
 INSTALL := install() { $(BIN)/uv pip install -q --python $(BIN)/python "$$@" 2>/dev/null || $(PIP) install -q "$$@" $(TIDY); }; install
+# uv leaves bytecode to us. Warnings of a package's code are given only while it is compiled: in tests they are errors.
+COMPILE := $(BIN)/python -c 'import sys; from pathlib import Path; from mlagentbench.runtimes.bytecode import compile_packages; compile_packages(Path(".venv/lib"), sys.executable)'
 LOCK := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
   --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
 AUDIT := $(BIN)/pip-audit --strict --progress-spinner off --disable-pip $(SERVICE)
@@ -141,12 +143,13 @@ chromium:
 	@$(PIP) install -q $(LOCKED) -r requirements/uv.txt $(TIDY)
 	@$(INSTALL) $(LOCKED) -r requirements/run.txt
 	@$(INSTALL) --no-deps --no-build-isolation -e .
-	@$(BIN)/python -c 'import sys; from pathlib import Path; from mlagentbench.runtimes.bytecode import compile_packages; compile_packages(Path(".venv/lib"), sys.executable)'
+	@$(COMPILE)
 	@$(BIN)/mlagentbench --help >/dev/null && touch $@
 
 .venv/installed-dev: .venv/installed requirements/dev.txt
 	@echo "make: installing the development tools"
 	@$(INSTALL) $(LOCKED) -r requirements/dev.txt
+	@$(COMPILE)
 	@$(BIN)/python -c 'import pytest, mypy' && touch $@
 
 .venv/installed-docs: .venv/installed requirements/docs.txt
