@@ -15,8 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,7 @@ from mlagentbench.workspace.store import Store
 
 TOY = Path(__file__).parents[1] / "tests" / "toy"
 MB = 2**20
-WINDOW_STEPS, LATE_STEP = 100, 10_000
+WINDOW_STEPS, STEPS = 100, (10, 1_000, 10_000)
 MAX_SANDBOX_OVERHEAD_MS = 5.0
 MAX_START_S = 0.2
 
@@ -76,30 +76,37 @@ def open_run(setup: Setup, folder: Path) -> Iterator[Environment]:
         env.close()
 
 
-def measure_file_actions(env: Environment, folder: Path) -> Iterator[Figure]:
-    """An action that changes a small workspace, early and late in a run."""
-    count = 0
+class NoteWriter:
+    """Takes steps that write a small file."""
 
-    def write() -> None:
-        nonlocal count
-        count += 1
-        env.step(Call(action="Write File", args={"file_name": "note.txt", "content": f"note {count}"}))
+    def __init__(self, env: Environment) -> None:
+        self.env = env
 
-    bare = BareRecorder(folder / "bare")
-    write()
-    # Alternating, so that both sides meet the same machine.
-    pairs = [(median_seconds(bare.write, 1), median_seconds(write, 1)) for _ in range(WINDOW_STEPS)]
-    lower_bound, early = (statistics.median(side) * 1000 for side in zip(*pairs, strict=True))
-    while len(env.steps) < LATE_STEP - WINDOW_STEPS:
-        write()
-    pairs = [(median_seconds(bare.write, 1), median_seconds(write, 1)) for _ in range(WINDOW_STEPS)]
-    late_bound, late = (statistics.median(side) * 1000 for side in zip(*pairs, strict=True))
-    name = "the same files and lines, written by hand"
-    yield Figure("Write File at step 10", early, "ms", 3.0, lower_bound, name)
-    yield Figure(f"Write File at step {LATE_STEP:,}", late, "ms", 3.0, late_bound, name)
-    # Relative to the lower bounds: the machine itself may be slower now than it was then.
-    growth = late / late_bound / (early / lower_bound)
-    yield Figure(f"step {LATE_STEP:,} over step 10", growth, "×", 1.1)
+    def write(self) -> None:
+        content = f"note {len(self.env.steps)}"
+        self.env.step(Call(action="Write File", args={"file_name": "note.txt", "content": content}))
+
+    def advance_to(self, step: int) -> None:
+        while len(self.env.steps) < step:
+            self.write()
+
+
+def measure_file_actions(envs: Sequence[Environment], folder: Path) -> Iterator[Figure]:
+    """An action that changes a small workspace, at different steps of as many runs."""
+    writers, bare = [NoteWriter(env) for env in envs], BareRecorder(folder / "bare")
+    for writer, step in zip(writers, STEPS, strict=True):
+        writer.advance_to(step)
+    # In turns, so that all of them meet the same machine.
+    operations = (bare.write, *(writer.write for writer in writers))
+    rounds = [[median_seconds(operation, 1) for operation in operations] for _ in range(WINDOW_STEPS)]
+    lower_bound, *medians = (statistics.median(side) * 1000 for side in zip(*rounds, strict=True))
+    for step, median in zip(STEPS, medians, strict=True):
+        name = "the same files and lines, written by hand"
+        yield Figure(f"Write File at step {step:,}", median, "ms", 3.0, lower_bound, name)
+    # The first steps also create the folders of the snapshots, so later ones are compared as well.
+    for step, median in zip(STEPS[:-1], medians[:-1], strict=True):
+        yield Figure(f"step {STEPS[-1]:,} over step {step:,}", medians[-1] / median, "×", 1.1)
+    env = envs[-1]
     read = (
         median_seconds(lambda: env.step(Call(action="Read File", args={"file_name": "note.txt"})), 50) * 1000
     )
@@ -137,7 +144,7 @@ def measure_executions(env: Environment) -> Iterator[Figure]:
     def start_in_sandbox(*command: str) -> None:
         spec = context.sandbox_spec()
         data = {name: bwrap._open_pipe_with(content) for name, content in bwrap.GENERATED_ETC_FILES.items()}
-        fds = [*data.values(), bwrap._open_pipe_with(bwrap._seccomp_filter())]
+        fds = [*data.values(), bwrap._open_pipe_with(bwrap._seccomp_filter(has_memory_cgroup=True))]
         profile = [*bwrap._bwrap_options(spec, data, ""), "--seccomp", str(fds[-1]), "--"]
         child = shared_launcher().start_process(
             [*bwrap._setpriv_command(spec.uid), "bwrap", *profile, *command],
@@ -269,8 +276,10 @@ def measure() -> Iterator[Figure]:
     setup = prepare_setup(str(TOY), "open", "bwrap", lambda line: print(line, file=sys.stderr))
     with tempfile.TemporaryDirectory(prefix="mlagentbench-overhead-") as name:
         folder = Path(name)
+        with ExitStack() as runs:
+            envs = [runs.enter_context(open_run(setup, folder / f"run-{step}")) for step in STEPS]
+            yield from measure_file_actions(envs, folder)
         with open_run(setup, folder / "run") as env:
-            yield from measure_file_actions(env, folder)
             yield from measure_executions(env)
             yield from measure_output_flood(env)
         yield from measure_snapshots(folder / "large", 5_000, 200_000, 60)
