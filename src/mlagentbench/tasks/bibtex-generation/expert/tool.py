@@ -1,11 +1,14 @@
 """Rank references with the learned weights, and return one complete BibTeX entry for each gap."""
 
 import numpy as np
+import torch
 from encoder import encode
 from features import GAP, Features
 from library import write_bibtex
 
 MAX_ENTRIES = 6
+
+torch.set_num_threads(1)  # a passage is short: on busy cores a second thread delays every product
 
 with np.load("vectors.npz") as vectors:
     tool = Features(vectors["library"], vectors["examples"])
