@@ -60,6 +60,11 @@ class ProgramFault(Fault):
     another run. Otherwise a program could choose its runs, after it has seen the task.
     """
 
+    @classmethod
+    def is_cause_of(cls, note: str) -> bool:
+        """Whether the note of a result says that such a fault ended the run."""
+        return note.startswith(f"{cls.__name__}: ")
+
 
 class SandboxFault(Fault):
     """The sandbox or the machine failed."""

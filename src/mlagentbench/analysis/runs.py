@@ -64,7 +64,7 @@ class Run:
         """Whether an external program failed before the model had answered it."""
         if self.result is None or self.result.ending != "fault":
             return False
-        return self.result.note.startswith(ProgramFault.__name__)
+        return ProgramFault.is_cause_of(self.result.note)
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from mlagentbench.providers.settings import AppliedSettings
 
 PRICE_PROBE_TOKENS = 10**6  # enough to reach the highest tier of any tiered price
-MAX_UNEXPECTED_ATTEMPTS = (
-    3  # with an empty reply, or an exception that the provider's package does not define
-)
+# Attempts that end with an empty reply, or with an exception that the provider's package does not define.
+MAX_UNEXPECTED_ATTEMPTS = 3
 # Any model can answer it. What fails while this is answered fails because of what was asked.
 CHECK_PROMPT = Prompt(messages=(Message(role="user", text="Reply with OK."),), max_tokens=64)
 

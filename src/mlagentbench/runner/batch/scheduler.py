@@ -176,7 +176,7 @@ class Scheduler:
         # An agent can kill its own process, so that says nothing about the machine.
         elif error_message or (run.state == "fault" and not run.note.startswith(PROCESS_DEATH_PREFIX)):
             self._consecutive_faults.add(job.name)
-        never_started = run.note.startswith(ProgramFault.__name__)
+        never_started = ProgramFault.is_cause_of(run.note)
         if run.state == "fault" and not (error_message or never_started) and run.faults < self.plan.tries:
             self.add(job, self.plan.pause * 2 ** (run.faults - 1))
         if len(self._consecutive_faults) >= self._max_faults:
